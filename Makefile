@@ -1,0 +1,57 @@
+# Two commands are enough to start: `make demo` and `make test`. Each sets up what it needs in .venv.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PIP_INSTALL := $(BIN)/pip install --quiet -c constraints.txt
+# Two workers of one thread each: torch's own threads would fight over the cores.
+TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+.PHONY: help demo test test-slow lint format install bench docs wheel clean
+
+help:
+	@echo "make demo       fit, encode, decode, evaluate and report on embedded data"
+	@echo "make test       the tests (under five minutes)"
+	@echo "make test-slow  the long tests: training on MNIST, a wheel in a clean environment"
+	@echo "make lint       ruff and pyright"
+	@echo "make install    the development environment in .venv"
+	@echo "make bench      how the gradient estimators compare on MNIST, and their speed (hours)"
+	@echo "make docs       the generated pages from docs/results, and a check of all links"
+	@echo "make wheel      dist/*.whl"
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+# What a user gets, and what a developer gets on top.
+.venv/.user: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+.venv/.developer: .venv/.user
+	$(PIP_INSTALL) -e '.[test,lint,build]'
+	@touch $@
+
+install: .venv/.developer
+
+demo: .venv/.user
+	$(BIN)/sdlgm demo --out demo
+
+test: .venv/.developer
+	$(TEST)
+
+test-slow: .venv/.developer
+	$(TEST) -m slow
+
+lint: .venv/.developer
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: .venv/.developer
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+wheel: .venv/.developer
+	$(BIN)/python -m build --wheel --outdir dist
+
+clean:
+	rm -rf .venv dist build demo .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,60 @@
+"""Files that are written whole or not at all."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+
+def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -> Path:
+    """Let ``write`` fill a temporary file beside ``path``, flush it to disk and rename it into place.
+
+    If anything fails on the way, ``path`` is as it was and the temporary file is gone. The temporary name ends like
+    ``path``, for writers that go by the ending.
+    """
+    path = Path(path)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".sdlgm-", suffix=path.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        with temporary.open("rb+") as written:
+            os.fsync(written.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+    return path
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> Path:
+    return write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself last, where the system allows a folder to be opened."""
+    with _opened(folder) as handle:
+        if handle is not None:
+            os.fsync(handle)
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int | None]:
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows
+        yield None
+        return
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

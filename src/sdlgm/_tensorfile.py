@@ -1,0 +1,56 @@
+"""The one file format of sdlgm: safetensors, with a JSON document in its header. Such a file cannot run code."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from sdlgm._files import write_whole
+from sdlgm.errors import ModelFileError
+
+VERSION = 1
+
+
+def write(path: str | os.PathLike[str], kind: str, document: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
+    """Write tensors and a JSON document, whole or not at all."""
+    metadata = {"format": kind, "version": str(VERSION), "document": json.dumps(document, allow_nan=False)}
+    return write_whole(path, lambda temporary: save_file(tensors, temporary, metadata))
+
+
+def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read what `write` wrote as the same ``kind``; anything else is a `ModelFileError` that says what it is."""
+    path = Path(path)
+    if not path.exists():
+        raise ModelFileError(f"{path}: there is no such file")
+    if path.is_dir():
+        raise ModelFileError(f"{path}: is a folder, not a {kind} file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            document = _document(path, kind, metadata)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError, UnicodeDecodeError) as error:
+        raise ModelFileError(f"{path}: not a {kind} file, or damaged ({error})") from error
+    return document, tensors
+
+
+def _document(path: Path, kind: str, metadata: dict[str, str]) -> dict[str, Any]:
+    if metadata.get("format") != kind:
+        found = metadata.get("format", "a safetensors file of another program")
+        raise ModelFileError(f"{path}: expected a {kind} file, found {found}")
+    if metadata.get("version") != str(VERSION):
+        raise ModelFileError(
+            f"{path}: file version {metadata.get('version')} is not known to this sdlgm, which reads {VERSION}; "
+            "use the release of sdlgm that wrote the file, or a newer one"
+        )
+    try:
+        document = json.loads(metadata["document"])
+    except (KeyError, ValueError) as error:
+        raise ModelFileError(f"{path}: its settings cannot be read ({error})") from error
+    if not isinstance(document, dict):
+        raise ModelFileError(f"{path}: its settings are not a JSON object")
+    return document

@@ -1,0 +1,335 @@
+"""The command line: a thin front on the library. Heavy imports wait until a command needs them."""
+
+import functools
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from sdlgm import __version__
+from sdlgm.errors import DataError, SDLGMError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Sparse discrete codes with a hard budget: at most **max-active** of **n-components** features a row.\n\n"
+    "Try `sdlgm demo`, or on your own table:\n\n"
+    "`sdlgm fit data.csv --out model.sdlgm`\n\n"
+    "`sdlgm encode model.sdlgm data.csv --out codes.npz`",
+)
+data_app = typer.Typer(no_args_is_help=True, help="Data sets that have a name.")
+app.add_typer(data_app, name="data")
+out, err = Console(), Console(stderr=True)
+
+DATA_HELP = "A .npy, .npz, .csv, .parquet or IDX file, or a name: digits, digits:test, mnist, mnist:test."
+Model = Annotated[Path, typer.Argument(help="A model file of 'sdlgm fit'.", show_default=False)]
+Data = Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)]
+Seed = Annotated[int, typer.Option(help="Seed; the same seed gives the same result.")]
+LabelColumn = Annotated[
+    str | None, typer.Option(help="Column of a .csv or .parquet file that is a class, not a feature.")
+]
+
+
+def _clear_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn expected errors into one line and exit code 2."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except (SDLGMError, ValueError, OSError) as error:
+            err.print(f"[bold red]error:[/] {_escaped(error)}", soft_wrap=True)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            err.print("interrupted; a run with --checkpoint-dir goes on with --resume", soft_wrap=True)
+            raise typer.Exit(130) from None
+
+    return wrapped
+
+
+def _escaped(error: Exception) -> str:
+    from rich.markup import escape
+
+    return escape(" ".join(str(error).split()))
+
+
+def _writable(path: Path) -> Path:
+    """Find out before any work whether the result can be written."""
+    folder = path.parent
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; name a file to write")
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder to write to; make it first")
+    if not os.access(folder, os.W_OK):
+        raise DataError(f"{folder}: this folder cannot be written to")
+    return path
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise DataError(f"{text!r}: give layer sizes as whole numbers with commas, such as 512,384,256") from None
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        out.print(__version__, highlight=False)
+        raise typer.Exit
+
+
+@app.command()
+@_clear_errors
+def demo(
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the report, the model and the codes.")] = Path(
+        "demo"
+    ),
+    max_iter: Annotated[int, typer.Option(help="Training iterations.")] = 4000,
+    seed: Seed = 0,
+) -> None:
+    """Fit, encode, decode, evaluate and report on handwritten digits that come with scikit-learn."""
+    from sdlgm.demo import run_demo
+
+    result = run_demo(folder, max_iter=max_iter, seed=seed, verbose=True)
+    out.print(_evaluation_table(result.evaluation, "digits:test"))
+    for what, path in result.files.items():
+        out.print(f"{what:>8}: {path}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+@_clear_errors
+def fit(
+    data: Data,
+    model: Annotated[Path, typer.Option("--out", help="Where to write the model.", show_default=False)],
+    n_components: Annotated[int, typer.Option(help="Number of features, K.")] = 200,
+    max_active: Annotated[int, typer.Option(help="Hard budget of active slots a row, L0.")] = 40,
+    gate_prior: Annotated[float, typer.Option(help="Prior probability that a slot is on.")] = 0.5,
+    learn_prior: Annotated[bool, typer.Option(help="Learn the prior, after the warm-up.")] = False,
+    hidden: Annotated[
+        str, typer.Option(help="Hidden layers of the encoder; the decoder reverses them.")
+    ] = "512,384,256",
+    gate_hidden: Annotated[str, typer.Option(help="Hidden layers of the gate network.")] = "256,64",
+    likelihood: Annotated[str, typer.Option(help="auto, bernoulli or gaussian.")] = "auto",
+    binarize: Annotated[str, typer.Option(help="dynamic, threshold or probability, for values in [0, 1].")] = "dynamic",
+    gradient: Annotated[
+        str, typer.Option(help="reinmax, straight_through, straight_through_gumbel or gumbel_softmax.")
+    ] = "reinmax",
+    kl: Annotated[str, typer.Option(help="exact or paper.")] = "exact",
+    n_samples: Annotated[int, typer.Option(help="Monte Carlo samples a row.")] = 1,
+    kl_warmup: Annotated[float, typer.Option(help="Fraction of the run that phases the KL in.")] = 0.3,
+    max_iter: Annotated[int, typer.Option(help="Training iterations.")] = 10_000,
+    batch_size: Annotated[int, typer.Option(help="Rows an iteration.")] = 100,
+    learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = 1e-3,
+    early_stopping: Annotated[bool, typer.Option(help="Hold rows out, stop when their bound stops rising.")] = False,
+    seed: Seed = 0,
+    device: Annotated[str, typer.Option(help="A torch device, such as cpu or cuda.")] = "cpu",
+    checkpoint_dir: Annotated[Path | None, typer.Option(help="Folder for checkpoints.")] = None,
+    checkpoint_every: Annotated[int, typer.Option(help="Iterations between two checkpoints.")] = 1000,
+    resume: Annotated[bool, typer.Option(help="Go on from the checkpoint, if there is one.")] = False,
+    label_column: LabelColumn = None,
+) -> None:
+    """Fit a model to data.
+
+    `sdlgm fit measurements.parquet --out model.sdlgm --n-components 64 --max-active 8`
+    """
+    from sdlgm import SDLGM
+    from sdlgm.data import load_data
+
+    if resume and checkpoint_dir is None:
+        raise DataError("--resume needs --checkpoint-dir, to know where the checkpoint is")
+    _writable(model)
+    estimator = SDLGM(
+        n_components=n_components,
+        max_active=max_active,
+        gate_prior=gate_prior,
+        learn_prior=learn_prior,
+        hidden=_sizes(hidden),
+        gate_hidden=_sizes(gate_hidden),
+        likelihood=likelihood,
+        binarize=binarize,
+        gradient=gradient,
+        kl=kl,
+        n_samples=n_samples,
+        kl_warmup=kl_warmup,
+        max_iter=max_iter,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        early_stopping=early_stopping,
+        random_state=seed,
+        device=device,
+        checkpoint_dir=checkpoint_dir,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+        verbose=1,
+    )
+    estimator.fit(load_data(data, label_column=label_column).X)
+    estimator.save(model)
+    out.print(f"model: {model} ({estimator.likelihood_} likelihood)", highlight=False, soft_wrap=True)
+
+
+@app.command()
+@_clear_errors
+def encode(
+    model: Model,
+    data: Data,
+    codes: Annotated[Path, typer.Option("--out", help="Where to write the codes, .npz.", show_default=False)],
+    n_candidates: Annotated[int, typer.Option(help="Also try this many drawn codes a row; keep the best.")] = 0,
+    label_column: LabelColumn = None,
+) -> None:
+    """Encode data into sparse counts: a CSR matrix in a .npz file.
+
+    `sdlgm encode model.sdlgm mnist:test --out codes.npz`
+    """
+    from sdlgm import load
+    from sdlgm.data import load_data, write_codes
+
+    _writable(codes)
+    matrix = load(model).transform(load_data(data, label_column=label_column).X, n_candidates=n_candidates)
+    write_codes(codes, matrix)
+    n_active = matrix.sum(axis=1)
+    summary = f"{matrix.shape[0]} rows, {n_active.mean():.2f} active slots on average, {n_active.max()} at most"
+    out.print(f"codes: {codes} ({summary})", highlight=False, soft_wrap=True)
+
+
+@app.command()
+@_clear_errors
+def decode(
+    model: Model,
+    codes: Annotated[Path, typer.Argument(help="Codes of 'sdlgm encode'.", show_default=False)],
+    data: Annotated[Path, typer.Option("--out", help="Where to write: .npy, .csv or .parquet.", show_default=False)],
+) -> None:
+    """Decode codes back into data.
+
+    `sdlgm decode model.sdlgm codes.npz --out decoded.csv`
+    """
+    from sdlgm import load
+    from sdlgm.data import read_codes, write_table
+
+    _writable(data)
+    estimator = load(model)
+    decoded = estimator.inverse_transform(read_codes(codes))
+    write_table(data, decoded, tuple(getattr(estimator, "feature_names_in_", ())) or None)
+    out.print(f"data: {data} ({decoded.shape[0]} rows of {decoded.shape[1]})", highlight=False, soft_wrap=True)
+
+
+@app.command()
+@_clear_errors
+def evaluate(
+    model: Model,
+    data: Data,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    seed: Seed = 0,
+    label_column: LabelColumn = None,
+) -> None:
+    """Evaluate a model: bounds, what a code costs, sparsity, reconstruction error.
+
+    `sdlgm evaluate model.sdlgm mnist:test --json`
+    """
+    from sdlgm import load
+    from sdlgm.data import load_data
+
+    dataset = load_data(data, label_column=label_column)
+    evaluation = load(model).evaluate(dataset.X, random_state=seed)
+    if as_json:
+        typer.echo(json.dumps(asdict(evaluation) | {"discrete_bits": evaluation.discrete_bits}))
+    else:
+        out.print(_evaluation_table(evaluation, dataset.name))
+
+
+@app.command()
+@_clear_errors
+def sample(
+    model: Model,
+    data: Annotated[Path, typer.Option("--out", help="Where to write: .npy, .csv or .parquet.", show_default=False)],
+    n: Annotated[int, typer.Option("-n", help="How many.", min=1)] = 16,
+    seed: Seed = 0,
+) -> None:
+    """Draw new observations from the model.
+
+    `sdlgm sample model.sdlgm -n 100 --out new.npy`
+    """
+    from sdlgm import load
+    from sdlgm.data import write_table
+
+    _writable(data)
+    estimator = load(model)
+    write_table(
+        data, estimator.sample(n, random_state=seed), tuple(getattr(estimator, "feature_names_in_", ())) or None
+    )
+    out.print(f"data: {data} ({n} rows)", highlight=False, soft_wrap=True)
+
+
+@app.command()
+@_clear_errors
+def report(
+    model: Model,
+    data: Data,
+    page: Annotated[Path, typer.Option("--out", help="Where to write the page.")] = Path("report.html"),
+    seed: Seed = 0,
+    label_column: LabelColumn = None,
+) -> None:
+    """Write one HTML page with the numbers and pictures of a model.
+
+    `sdlgm report model.sdlgm mnist:test --out report.html`
+    """
+    from sdlgm import load
+    from sdlgm.data import load_data
+    from sdlgm.report import write_report
+
+    _writable(page)
+    write_report(load(model), load_data(data, label_column=label_column), page, random_state=seed)
+    out.print(f"report: {page}", highlight=False, soft_wrap=True)
+
+
+@data_app.command("list")
+@_clear_errors
+def data_list() -> None:
+    """List the named data sets and where they are."""
+    from sdlgm.data import DATASETS, find_file
+
+    table = Table("name", "what", "where")
+    for name, dataset in DATASETS.items():
+        places = [find_file(name, file) for file in dataset.files]
+        where = "embedded" if not places else f"run 'sdlgm data fetch {name}'" if None in places else str(places[0])
+        table.add_row(name, dataset.description, where)
+    out.print(table)
+
+
+@data_app.command("fetch")
+@_clear_errors
+def data_fetch(name: Annotated[str, typer.Argument(help="Such as mnist.", show_default=False)]) -> None:
+    """Download a named data set into the cache, and check it."""
+    from sdlgm.data import fetch
+
+    paths = fetch(name)
+    for path in paths:
+        out.print(str(path), highlight=False, soft_wrap=True)
+    if not paths:
+        out.print(f"{name} is embedded, there is nothing to fetch")
+
+
+def _evaluation_table(evaluation: Any, name: str) -> Table:
+    table = Table(title=f"{evaluation.n_rows} rows of {name}", show_header=False, title_justify="left")
+    table.add_column(style="dim")
+    table.add_column(justify="right")
+    rows = {
+        "discrete bound on log p(x)": f"{evaluation.discrete:.2f} nats = {evaluation.discrete_bits:.2f} bits",
+        "relaxed criterion (not a bound)": f"{evaluation.relaxed:.2f} nats",
+        "what a code costs (KL)": f"{evaluation.kl:.2f} nats",
+        "active slots, mean": f"{evaluation.n_active_mean:.2f}",
+        "active slots, largest": f"{evaluation.n_active_max} (budget {evaluation.max_active})",
+        "features used": f"{evaluation.features_used} of {evaluation.n_components}",
+        "features alive": f"{evaluation.features_alive} of {evaluation.n_components}",
+        "reconstruction error": f"{evaluation.reconstruction_error:.4g}",
+    }
+    for what, value in rows.items():
+        table.add_row(what, value)
+    return table

@@ -1,0 +1,206 @@
+"""Readers and writers of people's own files, by their ending."""
+
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from sdlgm._files import write_whole
+from sdlgm.data.dataset import Dataset
+from sdlgm.data.idx import read_idx
+from sdlgm.errors import DataError
+
+
+def read_table(path: str | os.PathLike[str], *, label_column: str | None = None) -> Dataset:
+    """Read a data file: ``.npy``, ``.npz``, ``.csv``, ``.parquet`` or IDX (``-ubyte``), the last also gzipped.
+
+    ``label_column`` names the column of a CSV or parquet file that is a class and not a feature.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file")
+    kind = _kind(path)
+    if label_column is not None and kind not in ("csv", "parquet"):
+        raise DataError(f"{path}: a label column can be named for .csv and .parquet only")
+    if kind in ("csv", "parquet"):
+        return _read_columns(path, kind, label_column)
+    return {"npy": _read_npy, "npz": _read_npz, "idx": _read_images}[kind](path)
+
+
+def write_table(path: str | os.PathLike[str], X: np.ndarray, feature_names: tuple[str, ...] | None = None) -> Path:
+    """Write a dense matrix as ``.npy``, ``.csv`` or ``.parquet``, whole or not at all."""
+    path = Path(path)
+    names = list(feature_names) if feature_names else [f"x{i}" for i in range(X.shape[1])]
+    writers: dict[str, Callable[[Path], object]] = {
+        ".npy": lambda temporary: np.save(temporary, X),
+        ".csv": lambda temporary: _write_csv(temporary, X, names),
+        ".parquet": lambda temporary: _write_parquet(temporary, X, names),
+    }
+    if path.suffix not in writers:
+        raise DataError(f"{path}: cannot write this kind of file; use one of {', '.join(writers)}")
+    _check_folder(path)
+    return write_whole(path, writers[path.suffix])
+
+
+def read_codes(path: str | os.PathLike[str]) -> sp.csr_matrix:
+    """Read codes that `write_codes` wrote."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file")
+    codes = _load_sparse(path)
+    if codes is None:
+        raise DataError(f"{path}: holds no sparse matrix; codes are what 'sdlgm encode' writes")
+    return codes
+
+
+def write_codes(path: str | os.PathLike[str], codes: sp.csr_matrix) -> Path:
+    """Write codes as ``.npz``, in scipy's format for sparse matrices."""
+    path = Path(path)
+    if path.suffix != ".npz":
+        raise DataError(f"{path}: codes are written as .npz")
+    _check_folder(path)
+    return write_whole(path, lambda temporary: sp.save_npz(temporary, codes))
+
+
+def _check_folder(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise DataError(f"{path.parent}: there is no such folder to write to; make it first")
+
+
+def _kind(path: Path) -> str:
+    name = path.name.lower().removesuffix(".gz")
+    if name.endswith(("-ubyte", ".idx")):
+        return "idx"
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in ("npy", "npz", "csv", "parquet"):
+        raise DataError(f"{path}: unknown kind of file; known are .npy, .npz, .csv, .parquet and IDX (-ubyte[.gz])")
+    return kind
+
+
+def _read_npy(path: Path) -> Dataset:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise DataError(f"{path}: not a plain .npy array ({error})") from error
+    return _from_array(path, array)
+
+
+def _read_npz(path: Path) -> Dataset:
+    codes = _load_sparse(path)
+    if codes is not None:
+        return Dataset(path.name, codes)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            names = archive.files
+            key = "X" if "X" in names else names[0] if len(names) == 1 else None
+            if key is None:
+                raise DataError(f"{path}: has the arrays {', '.join(names)}; name the observations X")
+            return _from_array(path, archive[key], archive["y"] if "y" in names else None)
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: not an archive of plain arrays ({error})") from error
+
+
+def _load_sparse(path: Path) -> sp.csr_matrix | None:
+    """The sparse matrix in a file of `scipy.sparse.save_npz`, or None if it is some other archive."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not {"format", "shape", "data"} <= set(archive.files):
+                return None
+        matrix = sp.csr_matrix(sp.load_npz(path))
+        matrix.check_format(full_check=True)
+    except (ValueError, OSError, EOFError, KeyError, TypeError, zipfile.BadZipFile, MemoryError) as error:
+        raise DataError(f"{path}: not a .npz archive, or damaged ({error})") from error
+    return matrix
+
+
+def _read_images(path: Path) -> Dataset:
+    array = read_idx(path)
+    scaled = array.astype(np.float32) / 255 if array.dtype == np.uint8 else array
+    labels_path = path.with_name(path.name.replace("images-idx3", "labels-idx1"))
+    labels = read_idx(labels_path) if labels_path != path and labels_path.is_file() else None
+    return _from_array(path, scaled, labels)
+
+
+def _from_array(path: Path, array: np.ndarray, labels: np.ndarray | None = None) -> Dataset:
+    if not np.issubdtype(array.dtype, np.number) and array.dtype != np.bool_:
+        raise DataError(f"{path}: holds {array.dtype}, not numbers")
+    if array.ndim not in (2, 3):
+        raise DataError(f"{path}: has {array.ndim} dimensions; expected (rows, features) or (rows, height, width)")
+    image_shape = (int(array.shape[1]), int(array.shape[2])) if array.ndim == 3 else None
+    X = array.reshape(array.shape[0], -1)
+    X = X if np.issubdtype(X.dtype, np.floating) else X.astype(np.float32)
+    if labels is not None and labels.shape != (array.shape[0],):
+        raise DataError(f"{path}: has {array.shape[0]} rows but labels of shape {labels.shape}")
+    return Dataset(path.name, X, labels=labels, image_shape=image_shape)
+
+
+def _read_columns(path: Path, kind: str, label_column: str | None) -> Dataset:
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    try:
+        if kind == "csv":
+            options = csv.ReadOptions(autogenerate_column_names=not _has_header(path))
+            table = csv.read_csv(path, read_options=options)
+        else:
+            table = parquet.read_table(path)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as {kind} ({error})") from error
+    labels = None
+    if label_column is not None:
+        if label_column not in table.column_names:
+            raise DataError(f"{path}: has no column {label_column!r}")
+        labels = table[label_column].to_numpy()
+        table = table.drop_columns([label_column])
+    columns = [_numbers(path, name, table[name]) for name in table.column_names]
+    if not columns:
+        raise DataError(f"{path}: has no columns of features")
+    return Dataset(path.name, np.column_stack(columns), labels=labels, feature_names=tuple(table.column_names))
+
+
+def _numbers(path: Path, name: str, column) -> np.ndarray:
+    import pyarrow as pa
+
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise DataError(
+            f"{path}: column {name!r} holds {kind}, not numbers; remove it, encode it as numbers, or name it as the "
+            "label column"
+        )
+    if column.null_count:
+        raise DataError(f"{path}: column {name!r} has {column.null_count} missing values; fill or drop them first")
+    return column.to_numpy().astype(np.float64)
+
+
+def _has_header(path: Path) -> bool:
+    """A first line in which some field is no number is a header."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        fields = file.readline().strip().split(",")
+    try:
+        [float(field) for field in fields]
+    except ValueError:
+        return True
+    return False
+
+
+def _write_csv(path: Path, X: np.ndarray, names: list[str]) -> None:
+    from pyarrow import csv
+
+    csv.write_csv(_arrow_table(X, names), path)
+
+
+def _write_parquet(path: Path, X: np.ndarray, names: list[str]) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(_arrow_table(X, names), path)
+
+
+def _arrow_table(X: np.ndarray, names: list[str]):
+    import pyarrow as pa
+
+    return pa.table({name: X[:, i] for i, name in enumerate(names)})

@@ -1,0 +1,25 @@
+"""The errors that sdlgm raises on purpose. Each message says what is wrong, where, and how to mend it."""
+
+
+class SDLGMError(Exception):
+    """Base class of every error below."""
+
+
+class DataError(SDLGMError, ValueError):
+    """A data or code file cannot be used: missing, unreadable, of an unknown kind, or damaged."""
+
+
+class DownloadError(SDLGMError, OSError):
+    """A named data set could not be downloaded, or what arrived is not what was published."""
+
+
+class ModelFileError(SDLGMError, ValueError):
+    """A model file or checkpoint is truncated, foreign, of an unknown version, or does not fit its own settings."""
+
+
+class BudgetError(SDLGMError, ValueError):
+    """A code has more active slots than the model's budget allows."""
+
+
+class TrainingDivergedError(SDLGMError, ArithmeticError):
+    """A term of the objective became NaN or infinite."""

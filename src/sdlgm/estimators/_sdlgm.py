@@ -1,0 +1,657 @@
+"""The unsupervised estimator."""
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from numbers import Integral, Real
+from typing import Any, Literal, Self, cast
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from sdlgm import train
+from sdlgm.estimators import _modelfile
+from sdlgm.estimators._inputs import Columns, Scaling, check_codes, in_batches, in_unit_interval
+from sdlgm.estimators._results import Evaluation, PosteriorProbs, PosteriorSetting
+from sdlgm.gradients import GRADIENTS
+from sdlgm.model import ModelConfig, SDLGMModule, discrete_expectation, relaxed_expectation
+from sdlgm.model.networks import ACTIVATIONS
+from sdlgm.model.posteriors import POSTERIORS
+from sdlgm.train.batches import Rows
+
+# Rows that are encoded or decoded at a time.
+_BATCH = 1000
+# Rows for which relaxed samples are drawn at a time: each needs max_active x n_components numbers.
+_RELAXED_BATCH = 100
+# Rows on which a run without a validation split is watched.
+_WATCHED_ROWS = 500
+
+RandomState = int | np.random.RandomState | None
+
+
+class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Sparse discrete codes with a hard budget.
+
+    Every observation is described by at most ``max_active`` out of ``n_components`` features, and the model learns how
+    many each one needs. It maximises, with respect to encoder, decoder and (if ``learn_prior``) prior, the bound
+
+        E_q[log p(x | z)] - max_active * [KL(gate_prob, gate_prior) + gate_prob * KL(feature_probs, feature_prior)]
+
+    on log p(x), where z counts how often each feature is present in ``max_active`` slots, a slot is on with
+    probability ``gate_prob`` and then holds a feature drawn from ``feature_probs``, both computed from x.
+
+    Parameters
+    ----------
+    n_components : int, default=200
+        Number of features, K.
+    max_active : int, default=40
+        Number of slots, L0. No code has more active slots, and so no more non-zeros, than this.
+    gate_prior : float, default=0.5
+        Prior probability that a slot is on, lambda_0; where it starts if ``learn_prior``.
+    learn_prior : bool, default=False
+        Learn gate and feature prior from the end of the KL warm-up on. The paper keeps them fixed.
+    hidden : tuple of int, default=(512, 384, 256)
+        Hidden layers of the encoder; the decoder has the same in reverse.
+    gate_hidden : tuple of int, default=(256, 64)
+        Hidden layers of the gate network.
+    activation : {"gelu", "relu"}, default="gelu"
+        Between the layers of all networks. The paper does not name its own.
+    share_layers : bool, default=False
+        Let the gate network continue from the encoder's last hidden layer in the place of x.
+    normalize_logits : bool, default=True
+        Standardise the feature logits over the batch, with one learned gain. The paper does not.
+    likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
+        Distribution of an observation given its code. ``"auto"`` takes Bernoulli if all training data are in [0, 1]
+        and Gaussian otherwise. For the Gaussian the data are standardised internally; results are in their own units.
+    binarize : {"dynamic", "threshold", "probability"}, default="dynamic"
+        What the Bernoulli likelihood makes of values between 0 and 1: a fresh draw every time they are seen, a
+        threshold at one half, or the values themselves as probabilities. It changes the bound by tens of nats on grey
+        images, and nothing on binary data.
+    posterior : {"shared"}, default="shared"
+        Family of q(z given x): one gate probability and one feature distribution for all slots of an observation.
+    gradient : {"reinmax", "straight_through", "straight_through_gumbel", "gumbel_softmax"}, default="reinmax"
+        How to differentiate through the discrete draw; see `sdlgm.gradients`.
+    kl : {"exact", "paper"}, default="exact"
+        The paper also charges closed slots for a feature that nobody sees; the exact divergence is smaller.
+    n_samples : int, default=1
+        Monte Carlo samples an observation, S.
+    gate_temperature, feature_temperature : float, default=1.0
+        Temperatures of the relaxation, tau and tau_z; where they start if learned or on a schedule.
+    learn_temperature : bool, default=False
+        Learn both temperatures by gradient, as in the paper.
+    final_temperature : float or None, default=None
+        Lead both temperatures to this value over the run.
+    kl_warmup : float, default=0.3
+        First fraction of ``max_iter`` over which the weight of the KL rises from 0 to 1.
+    max_iter : int, default=10_000
+        Iterations, each of one batch.
+    batch_size : int, default=100
+    learning_rate : float, default=1e-3
+        Of Adam.
+    lr_decay : float, default=0.5
+        Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
+    early_stopping : bool, default=False
+        Set aside ``validation_fraction`` of the rows, stop when their discrete bound has not improved for
+        ``n_iter_no_change`` monitorings (there are fifty in ``max_iter``), and keep the best parameters.
+    validation_fraction : float, default=0.1
+    n_iter_no_change : int, default=10
+    checkpoint_dir : path or None, default=None
+        Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM.
+    checkpoint_every : int, default=1000
+    resume : bool, default=False
+        Let `fit` continue from the checkpoint, if there is one. Needs an integer ``random_state``.
+    random_state : int, RandomState or None, default=None
+        An integer makes everything reproducible: the same seed gives the same model, bit for bit, on the CPU.
+    device : str, default="cpu"
+        Any torch device.
+    verbose : int, default=0
+        Show a progress bar if not 0.
+
+    Attributes
+    ----------
+    likelihood_ : {"bernoulli", "gaussian"}
+        The distribution in use.
+    gate_prior_ : float
+        Prior probability that a slot is on.
+    feature_prior_ : ndarray of shape (n_components,)
+        Prior distribution of the feature in a slot that is on.
+    n_iter_ : int
+        Iterations done.
+    history_ : list of Record
+        The training curves, one `sdlgm.train.Record` for each point.
+    module_ : SDLGMModule
+        The fitted torch module.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only if X had column names.
+
+    References
+    ----------
+    Z. Xu, D. Onoro Rubio, G. Serra, M. Niepert, "Learning Sparsity of Representations with Discrete Latent Variables",
+    IJCNN 2021.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sdlgm import SDLGM
+    >>> X = load_digits().data / 16
+    >>> model = SDLGM(n_components=32, max_active=8, hidden=(64,), gate_hidden=(16,), max_iter=50, random_state=0)
+    >>> codes = model.fit_transform(X)
+    >>> codes.shape, int(codes.sum(axis=1).max()) <= 8
+    ((1797, 32), True)
+
+    """
+
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    likelihood_: Literal["bernoulli", "gaussian"]
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "max_active": [Interval(Integral, 1, None, closed="left")],
+        "gate_prior": [Interval(Real, 0, 1, closed="neither")],
+        "learn_prior": ["boolean"],
+        "hidden": [tuple, list],
+        "gate_hidden": [tuple, list],
+        "activation": [StrOptions(set(ACTIVATIONS))],
+        "share_layers": ["boolean"],
+        "normalize_logits": ["boolean"],
+        "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
+        "binarize": [StrOptions({"dynamic", "threshold", "probability"})],
+        "posterior": [StrOptions(set(POSTERIORS))],
+        "gradient": [StrOptions(set(GRADIENTS))],
+        "kl": [StrOptions({"exact", "paper"})],
+        "n_samples": [Interval(Integral, 1, None, closed="left")],
+        "gate_temperature": [Interval(Real, 0, None, closed="neither")],
+        "feature_temperature": [Interval(Real, 0, None, closed="neither")],
+        "learn_temperature": ["boolean"],
+        "final_temperature": [Interval(Real, 0, None, closed="neither"), None],
+        "kl_warmup": [Interval(Real, 0, 1, closed="both")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 2, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "lr_decay": [Interval(Real, 0, 1, closed="both")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "checkpoint_dir": [str, os.PathLike, None],
+        "checkpoint_every": [Interval(Integral, 1, None, closed="left")],
+        "resume": ["boolean"],
+        "random_state": ["random_state"],
+        "device": [str],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        *,
+        n_components: int = 200,
+        max_active: int = 40,
+        gate_prior: float = 0.5,
+        learn_prior: bool = False,
+        hidden: tuple[int, ...] = (512, 384, 256),
+        gate_hidden: tuple[int, ...] = (256, 64),
+        activation: str = "gelu",
+        share_layers: bool = False,
+        normalize_logits: bool = True,
+        likelihood: str = "auto",
+        binarize: str = "dynamic",
+        posterior: str = "shared",
+        gradient: str = "reinmax",
+        kl: str = "exact",
+        n_samples: int = 1,
+        gate_temperature: float = 1.0,
+        feature_temperature: float = 1.0,
+        learn_temperature: bool = False,
+        final_temperature: float | None = None,
+        kl_warmup: float = 0.3,
+        max_iter: int = 10_000,
+        batch_size: int = 100,
+        learning_rate: float = 1e-3,
+        lr_decay: float = 0.5,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 1000,
+        resume: bool = False,
+        random_state: RandomState = None,
+        device: str = "cpu",
+        verbose: int = 0,
+    ):
+        self.n_components = n_components
+        self.max_active = max_active
+        self.gate_prior = gate_prior
+        self.learn_prior = learn_prior
+        self.hidden = hidden
+        self.gate_hidden = gate_hidden
+        self.activation = activation
+        self.share_layers = share_layers
+        self.normalize_logits = normalize_logits
+        self.likelihood = likelihood
+        self.binarize = binarize
+        self.posterior = posterior
+        self.gradient = gradient
+        self.kl = kl
+        self.n_samples = n_samples
+        self.gate_temperature = gate_temperature
+        self.feature_temperature = feature_temperature
+        self.learn_temperature = learn_temperature
+        self.final_temperature = final_temperature
+        self.kl_warmup = kl_warmup
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.lr_decay = lr_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.checkpoint_dir = checkpoint_dir
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    # Fitting
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None) -> Self:
+        """Fit the model to X of shape (n_samples, n_features_in); y is ignored."""
+        rows = self._validated(X, reset=True, min_rows=2)
+        seed = self._seed_of(self.random_state)
+        self._start(rows, seed)
+        rows = self._scaling.apply(rows)
+        if self.early_stopping:
+            split: Any = train_test_split(rows, test_size=self.validation_fraction, random_state=seed)
+            rows, watched = split
+        else:
+            order = np.random.default_rng(seed).permutation(rows.shape[0])
+            watched = rows[order[:_WATCHED_ROWS]]
+        batches = train.ShuffledBatches(rows, self.batch_size, seed)
+        progress = train.fit(
+            self._trainer,
+            batches,
+            self._monitor(watched, seed),
+            checkpoint=self._checkpoint(batches, seed),
+            resume=self.resume,
+            visible=bool(self.verbose),
+        )
+        self.history_ = progress.history
+        return self._finish()
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y=None) -> Self:
+        """One pass over the rows of X in the order given, at the constant ``learning_rate``.
+
+        The first call fixes the likelihood and, for continuous data, the scaling. The KL is warmed up over the first
+        ``kl_warmup * max_iter`` iterations, whichever calls they come from. y is ignored.
+        """
+        first = not hasattr(self, "module_")
+        rows = self._validated(X, reset=first, min_rows=2)
+        seed = self._seed_of(self.random_state)
+        if first:
+            self._start(rows, seed)
+            self.history_ = []
+        elif not hasattr(self, "_trainer"):  # loaded from a file
+            self._trainer = train.Trainer(self.module_, self._train_config(), seed)
+            self._trainer.iteration = self.n_iter_
+        self._trainer.config = replace(self._train_config(), lr_decay=0.0)
+        rows = self._scaling.apply(rows)
+        parts = max(1, round(rows.shape[0] / self.batch_size))
+        for indices in np.array_split(np.arange(rows.shape[0]), parts):
+            self._trainer.step(train.to_tensor(rows[indices], self._trainer.device))
+        self.history_ = [*self.history_, self._monitor(rows[:_WATCHED_ROWS], seed)(self._trainer)]
+        return self._finish()
+
+    def _start(self, rows: Rows, seed: int) -> None:
+        """Everything that has to exist before the first iteration."""
+        if self.learn_temperature and self.final_temperature is not None:
+            raise ValueError("learn_temperature=True and final_temperature exclude each other; set one of them")
+        if self.resume and not isinstance(self.random_state, Integral):
+            raise ValueError("resume=True needs an integer random_state, to know that the run is the same")
+        self.likelihood_ = self._chosen_likelihood(rows)
+        columns = Columns.of(rows)
+        gaussian = self.likelihood_ == "gaussian"
+        self._scaling = Scaling.standardizing(columns) if gaussian else Scaling.identity(rows.shape[1])
+        data_mean = np.zeros_like(columns.mean) if gaussian else columns.mean
+        with torch.random.fork_rng(devices=[]):  # the networks are initialised by torch's global generator
+            torch.manual_seed(seed)
+            module = SDLGMModule(self._model_config(rows.shape[1]))
+        module.adapt_to(torch.tensor(data_mean, dtype=torch.float32), torch.tensor(columns.varies))
+        self.module_ = module.to(torch.device(self.device))
+        self._trainer = train.Trainer(self.module_, self._train_config(), seed)
+
+    def _finish(self) -> Self:
+        self.module_.eval()
+        self.n_iter_ = self._trainer.iteration
+        self._publish_prior()
+        return self
+
+    def _publish_prior(self) -> None:
+        with torch.no_grad():
+            prior = self.module_.prior()
+        self.gate_prior_ = float(prior.gate_prob)
+        self.feature_prior_ = prior.feature_probs.cpu().numpy()
+
+    def _chosen_likelihood(self, rows: Rows) -> Literal["bernoulli", "gaussian"]:
+        if self.likelihood == "auto":
+            return "bernoulli" if in_unit_interval(rows) else "gaussian"
+        return cast(Literal["bernoulli", "gaussian"], self.likelihood)
+
+    def _model_config(self, n_inputs: int) -> ModelConfig:
+        return ModelConfig(
+            n_inputs=n_inputs,
+            n_features=int(self.n_components),
+            n_slots=int(self.max_active),
+            gate_prior=float(self.gate_prior),
+            learn_prior=bool(self.learn_prior),
+            hidden=tuple(self.hidden),
+            gate_hidden=tuple(self.gate_hidden),
+            activation=self.activation,
+            share_layers=bool(self.share_layers),
+            normalize_logits=bool(self.normalize_logits),
+            posterior=vars(self)["posterior"],
+            likelihood=self.likelihood_,
+            gate_temperature=float(self.gate_temperature),
+            feature_temperature=float(self.feature_temperature),
+        )
+
+    def _train_config(self) -> train.TrainConfig:
+        return train.TrainConfig(
+            max_iter=int(self.max_iter),
+            batch_size=int(self.batch_size),
+            learning_rate=float(self.learning_rate),
+            lr_decay=float(self.lr_decay),
+            kl_warmup=float(self.kl_warmup),
+            final_temperature=self.final_temperature,
+            learn_temperature=bool(self.learn_temperature),
+            gradient=self.gradient,
+            n_samples=int(self.n_samples),
+            kl=cast(Literal["exact", "paper"], self.kl),
+            binarize=self._binarize,
+            n_iter_no_change=int(self.n_iter_no_change) if self.early_stopping else None,
+        )
+
+    @property
+    def _binarize(self) -> str | None:
+        return self.binarize if self.likelihood_ == "bernoulli" else None
+
+    def _monitor(self, rows: Rows, seed: int) -> train.Monitor:
+        config = self._train_config()
+        device = next(self.module_.parameters()).device
+        return train.Monitor(
+            rows,
+            kl=config.kl,
+            binarize=config.binarize,
+            seed=seed,
+            device=device,
+            log_jacobian=self._scaling.log_jacobian,
+        )
+
+    def _checkpoint(self, batches: train.ShuffledBatches, seed: int) -> train.Checkpoint | None:
+        if self.checkpoint_dir is None:
+            return None
+        # Through JSON a tuple becomes a list; the identity is compared after such a trip.
+        model = {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in asdict(self.module_.config).items()
+        }
+        identity = {**model, **asdict(self._train_config()), "seed": seed, "data": batches.fingerprint()}
+        return train.Checkpoint(self.checkpoint_dir, self.checkpoint_every, identity)
+
+    # Codes
+
+    def transform(self, X, *, n_candidates: int = 0) -> sp.csr_matrix:
+        """Code each row by the most probable counts under q(z given x).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features_in)
+        n_candidates : int, default=0
+            Draw this many further codes from q(z given x), with a fixed seed, and keep for each row the one with the
+            largest p(x, z) of all.
+
+        Returns
+        -------
+        codes : CSR matrix of int of shape (n_samples, n_components)
+            Counts. Each row adds up to at most ``max_active``, so it has at most that many non-zeros.
+
+        """
+        rows = self._fitted_rows(X)
+        generator = self._generator(0)
+        return self._encode(rows, lambda x: self._best_codes(x, n_candidates, generator))
+
+    def sample_codes(self, X, *, random_state: RandomState = None) -> sp.csr_matrix:
+        """Draw a code for each row from q(z given x); the budget holds as for `transform`."""
+        rows = self._fitted_rows(X)
+        generator = self._generator(random_state)
+        return self._encode(rows, lambda x: self.module_.inference(x).sample(1, generator)[0])
+
+    def _encode(self, rows: Rows, code: Callable[[Tensor], Tensor]) -> sp.csr_matrix:
+        parts = []
+        with torch.inference_mode():
+            for batch in in_batches(rows, _BATCH):
+                counts = code(self._to_device(batch)).to(torch.int32)
+                parts.append(sp.csr_matrix(counts.cpu().numpy()))
+        return sp.csr_matrix(sp.vstack(parts, format="csr"))
+
+    def _best_codes(self, x: Tensor, n_candidates: int, generator: torch.Generator) -> Tensor:
+        posterior = self.module_.inference(x)
+        mode = posterior.mode().to(x.dtype)
+        if n_candidates == 0:
+            return mode
+        prior, x = self.module_.prior(), train.binarize(x, self._binarize, generator)
+        best = mode
+        best_score = prior.log_prob(mode) + self.module_.log_likelihood(x, mode[None])[0]
+        for _ in range(n_candidates):
+            counts = posterior.sample(1, generator)[0]
+            score = prior.log_prob(counts) + self.module_.log_likelihood(x, counts[None])[0]
+            best = torch.where((score > best_score)[:, None], counts, best)
+            best_score = torch.maximum(score, best_score)
+        return best
+
+    def inverse_transform(self, codes) -> np.ndarray:
+        """Decode: the mean of p(x given z) for each row of ``codes``, dense, of shape (n_samples, n_features_in)."""
+        check_is_fitted(self)
+        codes = check_codes(codes, self.module_.config.n_features, self.module_.config.n_slots)
+        return self._decode(codes, self.module_.likelihood.mean)
+
+    def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> np.ndarray:
+        """Draw new observations: codes from the prior, then x from p(x given z)."""
+        check_is_fitted(self)
+        generator = self._generator(random_state)
+        with torch.inference_mode():
+            prior = self.module_.prior().expand(n_samples)
+            codes = sp.csr_matrix(prior.sample(1, generator)[0].cpu().numpy())
+        return self._decode(codes, lambda output: self.module_.likelihood.sample(output, generator))
+
+    def _decode(self, codes: sp.csr_matrix, observation: Callable[[Tensor], Tensor]) -> np.ndarray:
+        device = next(self.module_.parameters()).device
+        parts = []
+        with torch.inference_mode():
+            for batch in in_batches(codes, _BATCH):
+                x = observation(self.module_.generative(train.to_tensor(batch, device)))
+                parts.append(self._scaling.undo(x.cpu().numpy()))
+        return np.concatenate(parts)
+
+    @property
+    def posterior(self) -> PosteriorSetting:
+        """The posterior family, by name; called with X it gives the parameters of q(z given x).
+
+        ``model.posterior(X)`` has ``gate_prob`` (n,) and ``feature_probs`` (n, n_components).
+        """
+        return PosteriorSetting(vars(self)["posterior"], self._posterior_probs)
+
+    @posterior.setter
+    def posterior(self, value: str) -> None:
+        vars(self)["posterior"] = value
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Settings by name; `posterior` as the plain name that was given."""
+        return super().get_params(deep) | {"posterior": vars(self)["posterior"]}
+
+    def _posterior_probs(self, X) -> PosteriorProbs:
+        rows = self._fitted_rows(X)
+        gate_prob, feature_probs = [], []
+        with torch.inference_mode():
+            for batch in in_batches(rows, _BATCH):
+                posterior = self.module_.inference(self._to_device(batch))
+                gate_prob.append(posterior.gate_prob.cpu().numpy())
+                feature_probs.append(posterior.feature_probs.cpu().numpy())
+        return PosteriorProbs(np.concatenate(gate_prob), np.concatenate(feature_probs))
+
+    # Bounds
+
+    def elbo(
+        self,
+        X,
+        *,
+        bound: Literal["discrete", "relaxed"] = "discrete",
+        n_importance: int = 1,
+        random_state: RandomState = None,
+    ) -> np.ndarray:
+        """The bound on log p(x) for each row, in nats.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features_in)
+        bound : {"discrete", "relaxed"}, default="discrete"
+            ``"discrete"`` is a bound, from the codes themselves. ``"relaxed"`` is the paper's criterion, which is none.
+        n_importance : int, default=1
+            With M > 1, the tighter M-sample importance-weighted discrete bound.
+        random_state : int, RandomState or None, default=None
+            For the samples; None takes the estimator's own.
+
+        Returns
+        -------
+        values : ndarray of shape (n_samples,)
+
+        """
+        rows = self._fitted_rows(X)
+        if bound not in ("discrete", "relaxed"):
+            raise ValueError(f"bound={bound!r}; it is 'discrete' or 'relaxed'")
+        if n_importance < 1 or (n_importance > 1 and bound == "relaxed"):
+            raise ValueError("n_importance is at least 1, and above 1 only with bound='discrete'")
+        generator = self._generator(random_state)
+
+        def values(x: Tensor) -> Tensor:
+            if n_importance > 1:
+                return self.module_.importance_weighted_bound(x, n_importance, generator)
+            if bound == "relaxed":
+                expectation = relaxed_expectation(self.n_samples, self.module_.temperatures, generator)
+            else:
+                expectation = discrete_expectation(self.n_samples, generator)
+            return self.module_.elbo(x, expectation, cast(Literal["exact", "paper"], self.kl)).value
+
+        size = _RELAXED_BATCH if bound == "relaxed" else _BATCH
+        parts = []
+        with torch.inference_mode():
+            for batch in in_batches(rows, size):
+                x = train.binarize(self._to_device(batch), self._binarize, generator)
+                parts.append(values(x).cpu().numpy().astype(np.float64))
+        return np.concatenate(parts) + self._scaling.log_jacobian
+
+    def score(self, X, y=None) -> float:
+        """Mean discrete bound on log p(x), in nats; y is ignored."""
+        return float(self.elbo(X).mean())
+
+    def evaluate(self, X, *, random_state: RandomState = None) -> Evaluation:
+        """Both bounds, what the codes cost, how sparse they are and how well they decode."""
+        rows = self._fitted_rows(X)
+        codes = self.transform(X)
+        n_active = np.asarray(codes.sum(axis=1)).ravel()
+        generator = self._generator(random_state)
+        totals = np.zeros(3)
+        presence = np.zeros(codes.shape[1])
+        with torch.inference_mode():
+            prior = self.module_.prior()
+            for batch in in_batches(rows, _BATCH):
+                x = train.binarize(self._to_device(batch), self._binarize, generator)
+                posterior = self.module_.inference(x)
+                terms = posterior.prior_terms(prior, cast(Literal["exact", "paper"], self.kl))
+                totals += [float(term.double().sum()) for term in (terms.kl, terms.kl_gates, terms.kl_features)]
+                presence += posterior.presence.double().sum(0).cpu().numpy()
+        kl, kl_gates, kl_features = totals / codes.shape[0]
+        return Evaluation(
+            n_rows=codes.shape[0],
+            max_active=int(self.module_.config.n_slots),
+            n_components=codes.shape[1],
+            discrete=float(self.elbo(X, random_state=random_state).mean()),
+            relaxed=float(self.elbo(X, bound="relaxed", random_state=random_state).mean()),
+            kl=kl,
+            kl_gates=kl_gates,
+            kl_features=kl_features,
+            n_active_mean=float(n_active.mean()),
+            n_active_max=int(n_active.max()),
+            features_used=int(np.count_nonzero(np.asarray(codes.sum(axis=0)))),
+            features_alive=int(np.count_nonzero(presence / codes.shape[0] >= 1e-3)),
+            reconstruction_error=self._reconstruction_error(rows, codes),
+        )
+
+    def _reconstruction_error(self, rows: Rows, codes: sp.csr_matrix) -> float:
+        total = 0.0
+        for batch, code in zip(in_batches(rows, _BATCH), in_batches(codes, _BATCH), strict=True):
+            x = batch.toarray() if sp.issparse(batch) else batch
+            total += float(np.square(self.inverse_transform(code) - x, dtype=np.float64).sum())
+        return total / (rows.shape[0] * rows.shape[1])
+
+    # Files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file that `sdlgm.load` reads. The file holds numbers and settings, no code."""
+        check_is_fitted(self)
+        _modelfile.save(self, path)
+
+    # Shared by the above
+
+    def _validated(self, X, *, reset: bool, min_rows: int = 1) -> Rows:
+        rows: Any = validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=min_rows,
+        )
+        bernoulli = self.likelihood == "bernoulli" if reset else self.likelihood_ == "bernoulli"
+        if bernoulli and not in_unit_interval(rows):
+            raise ValueError(
+                "the Bernoulli likelihood needs values in [0, 1]; scale the data, for instance with "
+                "MinMaxScaler(clip=True), or fit with likelihood='gaussian'"
+            )
+        return rows
+
+    def _fitted_rows(self, X) -> Rows:
+        check_is_fitted(self)
+        return self._validated(X, reset=False)
+
+    def _to_device(self, rows: Rows) -> Tensor:
+        return train.to_tensor(self._scaling.apply(rows), next(self.module_.parameters()).device)
+
+    def _seed_of(self, random_state: RandomState) -> int:
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+    def _generator(self, random_state: RandomState) -> torch.Generator:
+        seed = self._seed_of(self.random_state if random_state is None else random_state)
+        return torch.Generator(next(self.module_.parameters()).device).manual_seed(seed)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.module_.config.n_features
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "module_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags

@@ -1,0 +1,17 @@
+"""The mathematics of the model, and nothing else: slots, prior, posteriors, likelihoods, networks, bounds."""
+
+from sdlgm.model.elbo import Elbo
+from sdlgm.model.module import ModelConfig, SDLGMModule, discrete_expectation, relaxed_expectation
+from sdlgm.model.slots import PriorTerms, SlotDistribution, Temperatures, multinomial_mode
+
+__all__ = [
+    "Elbo",
+    "ModelConfig",
+    "PriorTerms",
+    "SDLGMModule",
+    "SlotDistribution",
+    "Temperatures",
+    "discrete_expectation",
+    "multinomial_mode",
+    "relaxed_expectation",
+]

@@ -1,0 +1,137 @@
+"""The model as one module: inference, generative, bound."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from sdlgm.model.elbo import Elbo
+from sdlgm.model.likelihoods import LIKELIHOODS, Gaussian
+from sdlgm.model.networks import mlp
+from sdlgm.model.posteriors import POSTERIORS, Posterior
+from sdlgm.model.prior import SlotPrior
+from sdlgm.model.slots import KL, Temperatures
+
+LogLikelihood = Callable[[Float[Tensor, "S batch K"]], Float[Tensor, "S batch"]]
+Expectation = Callable[[Posterior, LogLikelihood], Float[Tensor, " batch"]]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Everything that fixes the shapes and families of an `SDLGMModule`."""
+
+    n_inputs: int
+    n_features: int = 200
+    n_slots: int = 40
+    gate_prior: float = 0.5
+    learn_prior: bool = False
+    hidden: tuple[int, ...] = (512, 384, 256)
+    gate_hidden: tuple[int, ...] = (256, 64)
+    activation: str = "gelu"
+    share_layers: bool = False
+    normalize_logits: bool = True
+    posterior: str = "shared"
+    likelihood: Literal["bernoulli", "gaussian"] = "bernoulli"
+    gate_temperature: float = 1.0
+    feature_temperature: float = 1.0
+
+
+class SDLGMModule(nn.Module):
+    """Sparse deep latent generative model (Xu et al., IJCNN 2021).
+
+    Generative process: L0 gates omega ~ Bernoulli(gate_prior) and L0 features z ~ Categorical(feature_prior);
+    counts = sum of omega * z over the slots; x ~ p(x given decoder(counts)).
+    """
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        n_inputs, n_features, n_slots = config.n_inputs, config.n_features, config.n_slots
+        self.prior = SlotPrior(n_features, n_slots, config.gate_prior, learn=config.learn_prior)
+        self.posterior = POSTERIORS[config.posterior](
+            n_inputs,
+            n_features,
+            n_slots,
+            hidden=config.hidden,
+            gate_hidden=config.gate_hidden,
+            activation=config.activation,
+            share_layers=config.share_layers,
+            normalize_logits=config.normalize_logits,
+        )
+        self.decoder = mlp([n_features, *reversed(config.hidden), n_inputs], config.activation)
+        self.likelihood = LIKELIHOODS[config.likelihood](n_inputs)
+        # Temperatures are kept as logarithms: positive by construction, whether learned or set by a schedule.
+        self.log_gate_temperature = nn.Parameter(torch.tensor(config.gate_temperature).log())
+        self.log_feature_temperature = nn.Parameter(torch.tensor(config.feature_temperature).log())
+
+    @torch.no_grad()
+    def adapt_to(self, data_mean: Float[Tensor, " D"], varies: Bool[Tensor, " D"]) -> None:
+        """Centre what the encoder sees, start the decoder at the data's mean, and note which entries are constant."""
+        self.posterior.encoder.location.copy_(data_mean)
+        output = self.decoder[-1]
+        assert isinstance(output, nn.Linear)
+        output.bias.copy_(self.likelihood.initial_output(data_mean))
+        if isinstance(self.likelihood, Gaussian):
+            self.likelihood.varies.copy_(varies)
+
+    @property
+    def temperatures(self) -> Temperatures:
+        return Temperatures(self.log_gate_temperature.exp(), self.log_feature_temperature.exp())
+
+    def inference(self, x: Float[Tensor, "batch D"]) -> Posterior:
+        """q(z given x)."""
+        return self.posterior(x)
+
+    def generative(self, counts: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch D"]:
+        """Parameters of p(x given z), beta = g(z)."""
+        return self.decoder(counts)
+
+    def log_likelihood(
+        self, x: Float[Tensor, "batch D"], counts: Float[Tensor, "S batch K"]
+    ) -> Float[Tensor, "S batch"]:
+        """Log p(x given z) for S codes of each observation."""
+        return self.likelihood.log_prob(x, self.generative(counts))
+
+    def elbo(self, x: Float[Tensor, "batch D"], expectation: Expectation, kl: KL = "exact") -> Elbo:
+        """The bound, with E_q log p(x given z) taken by ``expectation``: discrete, relaxed, or a gradient estimator."""
+        posterior = self.inference(x)
+        terms = posterior.prior_terms(self.prior(), kl)
+        log_likelihood = expectation(posterior, lambda counts: self.log_likelihood(x, counts))
+        return Elbo(**vars(terms), log_likelihood=log_likelihood)
+
+    def importance_weighted_bound(
+        self, x: Float[Tensor, "batch D"], n_importance: int, generator: torch.Generator
+    ) -> Float[Tensor, " batch"]:
+        """Log 1/M sum_m p(x, z_m) / q(z_m given x) with M hard samples (Burda et al., ICLR 2016).
+
+        With M = 1 this is an unbiased estimate of the discrete bound with ``kl="exact"``; it grows with M to log p(x).
+        """
+        posterior, prior = self.inference(x), self.prior()
+        log_weights = []
+        for _ in range(n_importance):  # one at a time: memory does not grow with M
+            counts = posterior.sample(1, generator)
+            log_joint = prior.log_prob(counts) + self.log_likelihood(x, counts)
+            log_weights.append(log_joint - posterior.log_prob(counts))
+        stacked = torch.cat(log_weights)
+        return stacked.logsumexp(0) - torch.log(stacked.new_tensor(n_importance))
+
+
+def discrete_expectation(n_samples: int, generator: torch.Generator) -> Expectation:
+    """E_q log p(x given z) by hard samples: with it the bound is a bound on log p(x)."""
+
+    def expectation(posterior: Posterior, log_likelihood: LogLikelihood) -> Tensor:
+        return log_likelihood(posterior.sample(n_samples, generator)).mean(0)
+
+    return expectation
+
+
+def relaxed_expectation(n_samples: int, temperatures: Temperatures, generator: torch.Generator) -> Expectation:
+    """The paper's criterion: relaxed samples in the likelihood. Not a bound on anything a user can decode."""
+
+    def expectation(posterior: Posterior, log_likelihood: LogLikelihood) -> Tensor:
+        return log_likelihood(posterior.relaxed_sample(n_samples, temperatures, generator)).mean(0)
+
+    return expectation

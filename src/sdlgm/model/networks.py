@@ -1,0 +1,73 @@
+"""The three networks: f (features), h (gates) and g (decoder), all plain multilayer perceptrons."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
+
+
+def mlp(sizes: Sequence[int], activation: str) -> nn.Sequential:
+    """Linear layers of the given sizes with the activation between them."""
+    layers: list[nn.Module] = []
+    for n_in, n_out in pairwise(sizes):
+        layers += [nn.Linear(n_in, n_out), ACTIVATIONS[activation]()]
+    return nn.Sequential(*layers[:-1])
+
+
+class Encoder(nn.Module):
+    """Amortised inference: from an observation to the logits of its slots, pi = f(x) and lambda = h(x).
+
+    ``share_layers=False`` is the paper's table: h is a network of its own on x. With ``share_layers=True`` the hidden
+    layers of f are common to both, and h continues from the last of them.
+
+    ``normalize_logits=True`` standardises the logits of each feature over the batch (running averages once trained)
+    and multiplies them by one learned gain. Every feature then wins for some observations from the first iteration,
+    which keeps features alive and makes early codes informative.
+    """
+
+    location: Tensor
+    """Subtracted from every observation: the mean of the training data."""
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_features: int,
+        *,
+        hidden: Sequence[int],
+        gate_hidden: Sequence[int],
+        activation: str,
+        share_layers: bool,
+        normalize_logits: bool,
+    ):
+        super().__init__()
+        self.share_layers = share_layers
+        self.register_buffer("location", torch.zeros(n_inputs))
+        self.trunk = mlp([n_inputs, *hidden, n_features], activation)[:-1]
+        width = hidden[-1] if hidden else n_inputs
+        self.features = nn.Linear(width, n_features)
+        self.gate = mlp([width if share_layers else n_inputs, *gate_hidden, 2], activation)
+        self.normalize = LogitNorm(n_features) if normalize_logits else nn.Identity()
+
+    def forward(self, x: Float[Tensor, "batch D"]) -> tuple[Float[Tensor, " batch"], Float[Tensor, "batch K"]]:
+        x = x - self.location
+        hidden = self.trunk(x)
+        gate = self.gate(hidden if self.share_layers else x)
+        return gate[:, 0] - gate[:, 1], self.normalize(self.features(hidden))
+
+
+class LogitNorm(nn.Module):
+    """Batch normalisation of logits with one learned gain in the place of a scale and a shift for each feature."""
+
+    INITIAL_GAIN = 2.0  # confident enough that early codes say something, soft enough that they can change
+
+    def __init__(self, n_features: int):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(n_features, affine=False)
+        self.gain = nn.Parameter(torch.tensor(self.INITIAL_GAIN))
+
+    def forward(self, logits: Float[Tensor, "batch K"]) -> Float[Tensor, "batch K"]:
+        return self.gain * self.norm(logits)

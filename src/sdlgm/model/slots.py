@@ -1,0 +1,197 @@
+"""The distribution of L0 independent slots, each of which is off or holds one of K features.
+
+A slot's feature cannot be seen while its gate is off, so a slot is one symbol out of K + 1 with probabilities
+
+    p = (1 - gate_prob, gate_prob * feature_probs[0], ..., gate_prob * feature_probs[K - 1])
+
+and the counts of the K features over the L0 slots are what is left of ``Multinomial(L0, p)`` without its first entry.
+Prior and shared posterior are both of this form; they differ in where the probabilities come from.
+
+The letters in the shapes are the paper's: ``L0`` slots, ``K`` features, ``S`` samples an observation.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+KL = Literal["exact", "paper"]
+
+
+@dataclass(frozen=True)
+class Temperatures:
+    """Temperatures of the two relaxations: tau of the gates and tau_z of the features, both positive."""
+
+    gate: Float[Tensor, ""]
+    feature: Float[Tensor, ""]
+
+
+@dataclass(frozen=True)
+class PriorTerms:
+    """The first four terms of the paper's ``equ:loglikelihood``, in nats for each observation."""
+
+    log_prior_gates: Float[Tensor, "*batch"]  # E_q log p(omega | lambda_0)
+    log_prior_features: Float[Tensor, "*batch"]  # E_q log p(z | alpha)
+    entropy_gates: Float[Tensor, "*batch"]  # -E_q log q(omega)
+    entropy_features: Float[Tensor, "*batch"]  # -E_q log q(z)
+
+    @property
+    def kl_gates(self) -> Float[Tensor, "*batch"]:
+        return -(self.log_prior_gates + self.entropy_gates)
+
+    @property
+    def kl_features(self) -> Float[Tensor, "*batch"]:
+        return -(self.log_prior_features + self.entropy_features)
+
+    @property
+    def kl(self) -> Float[Tensor, "*batch"]:
+        """The rate: how many nats the code costs under the prior."""
+        return self.kl_gates + self.kl_features
+
+
+@dataclass(frozen=True)
+class SlotDistribution:
+    """Counts of K features over ``n_slots`` independent and identically distributed slots.
+
+    Parameters
+    ----------
+    gate_logit : log-odds that a slot is on.
+    feature_log_probs : normalised log-probabilities of the features in a slot that is on.
+    n_slots : L0, the hard budget: no sample, mode or mean has more than this many active slots.
+
+    """
+
+    gate_logit: Float[Tensor, "*batch"]
+    feature_log_probs: Float[Tensor, "*batch K"]
+    n_slots: int
+
+    @cached_property
+    def log_probs(self) -> Float[Tensor, "*batch K+1"]:
+        """Log-probabilities of the K + 1 symbols of a slot; the first one is "off"."""
+        off = F.logsigmoid(-self.gate_logit).unsqueeze(-1)
+        on = F.logsigmoid(self.gate_logit).unsqueeze(-1)
+        return torch.cat([off, on + self.feature_log_probs], dim=-1)
+
+    @property
+    def gate_prob(self) -> Float[Tensor, "*batch"]:
+        return torch.sigmoid(self.gate_logit)
+
+    @property
+    def feature_probs(self) -> Float[Tensor, "*batch K"]:
+        return self.feature_log_probs.exp()
+
+    @property
+    def mean(self) -> Float[Tensor, "*batch K"]:
+        """Expected counts, L0 * gate_prob * feature_probs."""
+        return self.n_slots * self.log_probs[..., 1:].exp()
+
+    @property
+    def presence(self) -> Float[Tensor, "*batch K"]:
+        """Probability that a feature is present at all, 1 - (1 - gate_prob * feature_probs) ** L0."""
+        return -torch.expm1(self.n_slots * torch.log1p(-self.log_probs[..., 1:].exp()))
+
+    def expand(self, n: int) -> "SlotDistribution":
+        """The same distribution for each observation of a batch of n."""
+        return SlotDistribution(self.gate_logit.expand(n), self.feature_log_probs.expand(n, -1), self.n_slots)
+
+    def sample(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch K"]:
+        """Draw counts by naming the symbol of each slot: memory O(L0) an observation beside the counts themselves."""
+        return self.sample_symbols(n_samples, generator)[..., 1:]
+
+    def sample_symbols(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch K+1"]:
+        """Draw the counts of all K + 1 symbols; they add up to ``n_slots``."""
+        probs = self.log_probs.detach().exp()
+        drawn = torch.multinomial(probs, n_samples * self.n_slots, replacement=True, generator=generator)
+        drawn = drawn.unflatten(-1, (n_samples, self.n_slots)).movedim(1, 0)
+        counts = probs.new_zeros(n_samples, *probs.shape)
+        return counts.scatter_add_(-1, drawn, torch.ones_like(drawn, dtype=probs.dtype))
+
+    def relaxed_slots(
+        self, n_samples: int, temperatures: Temperatures, generator: torch.Generator
+    ) -> tuple[Float[Tensor, "S batch L0"], Float[Tensor, "S batch L0 K"]]:
+        """Relaxed gates (the paper's ``equ:2dgumbelsoftmax``) and features (``equ:kdgumbelsoftmax``) of each slot."""
+        batch, n_features = self.feature_log_probs.shape
+        shape = (n_samples, batch, self.n_slots)
+        log_gate = torch.stack([F.logsigmoid(self.gate_logit), F.logsigmoid(-self.gate_logit)], dim=-1)
+        gate_noise = _gumbel((*shape, 2), log_gate, generator)
+        gates = ((log_gate[:, None, :] + gate_noise) / temperatures.gate).softmax(-1)[..., 0]
+        feature_noise = _gumbel((*shape, n_features), self.feature_log_probs, generator)
+        features = ((self.feature_log_probs[:, None, :] + feature_noise) / temperatures.feature).softmax(-1)
+        return gates, features
+
+    def relaxed_sample(
+        self, n_samples: int, temperatures: Temperatures, generator: torch.Generator
+    ) -> Float[Tensor, "S batch K"]:
+        """Relaxed counts, the sum over the slots of gate times feature (the paper's ``equ:mc_ELL_sample``)."""
+        gates, features = self.relaxed_slots(n_samples, temperatures, generator)
+        return sum_slots(gates, features)
+
+    def log_prob(self, counts: Float[Tensor, "... K"]) -> Float[Tensor, "..."]:
+        """Log-probability of count vectors; minus infinity for counts beyond the budget."""
+        n_off = self.n_slots - counts.sum(-1, keepdim=True)
+        symbols = torch.cat([n_off.clamp(min=0), counts], dim=-1)
+        log_coefficient = torch.lgamma(counts.new_tensor(self.n_slots + 1.0)) - torch.lgamma(symbols + 1).sum(-1)
+        # xlogy's rule 0 * log 0 = 0, written for log-probabilities.
+        weighted = torch.where(symbols > 0, symbols * self.log_probs, 0.0).sum(-1)
+        return torch.where(n_off.squeeze(-1) >= 0, log_coefficient + weighted, -torch.inf)
+
+    def mode(self) -> Int[Tensor, "batch K"]:
+        """The most probable counts, exactly."""
+        return multinomial_mode(self.log_probs.detach().double().exp(), self.n_slots)[..., 1:]
+
+    def prior_terms(self, prior: "SlotDistribution", kl: KL) -> PriorTerms:
+        """What the code costs under ``prior``.
+
+        ``kl="paper"`` charges every slot for its feature, KL = L0 [KL(gate) + KL(feature)] (``equ:mc_KLL`` and
+        ``equ:mc_KLZ``). ``kl="exact"`` knows that a closed slot has no feature, KL = L0 [KL(gate) + gate_prob
+        KL(feature)], which is the divergence of the counts themselves and so gives the tighter bound.
+        """
+        gate_prob, feature_probs = self.gate_prob, self.feature_probs
+        open_slots = self.n_slots * (gate_prob if kl == "exact" else torch.ones_like(gate_prob))
+        entropy_of_gate = -(
+            gate_prob * F.logsigmoid(self.gate_logit) + (1 - gate_prob) * F.logsigmoid(-self.gate_logit)
+        )
+        cross_of_gate = gate_prob * F.logsigmoid(prior.gate_logit) + (1 - gate_prob) * F.logsigmoid(-prior.gate_logit)
+        return PriorTerms(
+            log_prior_gates=self.n_slots * cross_of_gate,
+            log_prior_features=open_slots * (feature_probs * prior.feature_log_probs).sum(-1),
+            entropy_gates=self.n_slots * entropy_of_gate,
+            entropy_features=-open_slots * (feature_probs * self.feature_log_probs).sum(-1),
+        )
+
+
+def sum_slots(
+    gates: Float[Tensor, "S batch L0"], features: Float[Tensor, "S batch L0 K"]
+) -> Float[Tensor, "S batch K"]:
+    """Z = sum over the slots of gate times feature."""
+    return (gates.unsqueeze(-2) @ features).squeeze(-2)
+
+
+def multinomial_mode(probs: Float[Tensor, "batch symbols"], n: int) -> Int[Tensor, "batch symbols"]:
+    """The most probable outcome of ``Multinomial(n, probs)``.
+
+    log-probability is a sum of concave functions of the single counts, so filling the slots one at a time, each with
+    the symbol whose ratio probs / (count + 1) is largest, is exact (Finucan, Biometrika 1964). The mode has at least
+    floor(n * probs) of each symbol, so only what is left after that has to be filled.
+    """
+    # A mode never skips a symbol for a less probable one, so the n most probable symbols are enough.
+    top, symbols = probs.topk(min(n, probs.shape[-1]), dim=-1)
+    counts = (top * n).floor()
+    remaining = n - counts.sum(-1, keepdim=True)
+    while bool((remaining > 0).any()):
+        best = (top / (counts + 1)).argmax(-1, keepdim=True)
+        step = (remaining > 0).to(counts.dtype)
+        counts.scatter_add_(-1, best, step)
+        remaining -= step
+    return torch.zeros_like(probs, dtype=torch.int64).scatter_(-1, symbols, counts.long())
+
+
+def _gumbel(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
+    """Standard Gumbel noise of a shape, finite by construction."""
+    uniform = torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
+    info = torch.finfo(like.dtype)
+    return -torch.log(-torch.log(uniform.clamp_(info.tiny, 1 - info.eps)))

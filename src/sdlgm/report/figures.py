@@ -1,0 +1,245 @@
+"""The pictures of a fitted model. Each function returns a matplotlib figure and knows only the model's public face."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.stats import binom
+
+from sdlgm.data import Dataset
+
+BLUE, ORANGE, GREY = "#2f6f9f", "#d9722b", "#8a8f98"
+GREYS, CHANGES = "gray_r", "RdBu_r"
+MAP_ROWS = 2000
+ATLAS_FEATURES = 48
+ATLAS_ROWS = 50
+
+
+def reconstructions(model: Any, data: Dataset, codes: sp.csr_matrix, n: int = 12) -> Figure:
+    """Observations above what their codes decode to."""
+    rows = _spread(codes.shape[0], n)
+    original = _dense(data.X[rows])
+    decoded = model.inverse_transform(codes[rows])
+    if data.image_shape is None:
+        return _traces(original, decoded, rows)
+    figure = Figure(figsize=(n * 0.75, 1.9), layout="constrained")
+    axes = figure.subplots(2, len(rows), squeeze=False)
+    for column in range(len(rows)):
+        for axis, row in zip(axes[:, column], (original[column], decoded[column]), strict=True):
+            _picture(axis, row, data.image_shape)
+    _label_row(axes[0, 0], "original")
+    _label_row(axes[1, 0], "from its code")
+    return figure
+
+
+def reading_a_code(model: Any, data: Dataset, codes: sp.csr_matrix, n: int = 3, max_features: int = 10) -> Figure:
+    """Some observations, what each active feature adds to them, and the reconstruction. For pictures only."""
+    shape = _image_shape(data)
+    features_per_row = np.diff(codes.indptr)
+    fitting = np.flatnonzero((features_per_row > 0) & (features_per_row <= max_features))
+    rows = fitting[_spread(len(fitting), n)] if len(fitting) else _spread(codes.shape[0], n)
+    width = int(min(max(features_per_row[rows].max(), 1), max_features))
+    figure = Figure(figsize=((width + 2) * 0.95, n * 1.15), layout="constrained")
+    axes = figure.subplots(len(rows), width + 2, squeeze=False)
+    for line, row in zip(axes, rows, strict=True):
+        code = codes[[row]]
+        features = code.indices[np.argsort(-code.data, kind="stable")][:max_features]
+        changes = _effects(model, code, features)
+        limit = max(float(np.abs(changes).max(initial=0)), 1e-9)
+        _picture(line[0], _dense(data.X[[row]])[0], shape)
+        for position, axis in enumerate(line[1:-1]):
+            if position < len(features):
+                axis.imshow(changes[position].reshape(shape), cmap=CHANGES, vmin=-limit, vmax=limit)
+                count = int(code[0, features[position]])
+                axis.set_title(f"{features[position]}" + (f" × {count}" if count > 1 else ""), fontsize=7, pad=2)
+                _bare(axis)
+            else:
+                axis.axis("off")
+        _picture(line[-1], model.inverse_transform(code)[0], shape)
+    axes[0, 0].set_title("original", fontsize=8)
+    axes[0, -1].set_title("from its code", fontsize=8)
+    return figure
+
+
+def sparsity(model: Any, data: Dataset, codes: sp.csr_matrix, drawn: sp.csr_matrix) -> Figure:
+    """How many slots are active, beside the prior's binomial, and the logits of the gates (the paper's fig:sparse)."""
+    budget = model.max_active
+    figure = Figure(figsize=(9, 3), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    values = np.arange(budget + 1)
+    for matrix, name, colour in ((drawn, "drawn codes", BLUE), (codes, "codes of transform", ORANGE)):
+        share = np.bincount(_n_active(matrix), minlength=budget + 1) / matrix.shape[0]
+        left.bar(values, share, width=0.9, color=colour, alpha=0.6, label=name)
+    left.plot(values, binom.pmf(values, budget, model.gate_prior_), color="black", lw=1, label="prior, binomial")
+    left.axvline(budget, color=GREY, ls="--", lw=1)
+    left.text(budget, left.get_ylim()[1], " budget", va="top", ha="right", rotation=90, fontsize=7, color=GREY)
+    left.set(xlabel="active slots $L_i$ of an observation", ylabel="share of observations", xlim=(-1, budget + 1))
+    left.legend(frameon=False, fontsize=7)
+    gate = np.clip(model.posterior(data.X).gate_prob.astype(np.float64), 1e-7, 1 - 1e-7)
+    right.hist(np.log(gate) - np.log1p(-gate), bins=40, color=BLUE, alpha=0.8)
+    prior = np.log(model.gate_prior_) - np.log1p(-model.gate_prior_)
+    right.axvline(prior, color="black", lw=1, label="prior")
+    right.set(xlabel="gate logit of an observation", ylabel="observations")
+    right.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def code_map(data: Dataset, codes: sp.csr_matrix, random_state: int = 0) -> Figure:
+    """The codes in two dimensions by t-SNE, coloured by label, or by the number of active slots without labels."""
+    from sklearn.manifold import TSNE
+
+    rows = _spread(codes.shape[0], MAP_ROWS)
+    perplexity = min(30.0, max(2.0, (len(rows) - 1) / 4))
+    dense = np.asarray(codes[rows].toarray(), dtype=np.float32)
+    places = TSNE(perplexity=perplexity, random_state=random_state).fit_transform(dense)
+    figure = Figure(figsize=(6.4, 5.4), layout="constrained")
+    axis = figure.subplots()
+    if data.labels is not None:
+        names, numbers = np.unique(data.labels[rows], return_inverse=True)
+        palette = "tab10" if len(names) <= 10 else "turbo"
+        colours = colormaps[palette](numbers if palette == "tab10" else numbers / (len(names) - 1))
+        axis.scatter(*places.T, c=colours, s=6, linewidths=0)
+        if len(names) <= 20:
+            for i, name in enumerate(names):
+                axis.scatter([], [], color=colours[np.argmax(numbers == i)], s=20, label=str(name))
+            figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    else:
+        points = axis.scatter(*places.T, c=_n_active(codes[rows]), s=6, cmap="viridis", linewidths=0)
+        figure.colorbar(points, ax=axis, label="active slots")
+    axis.set(xticks=[], yticks=[], xlabel="t-SNE of the codes (distances have no unit)")
+    return figure
+
+
+def feature_atlas(model: Any, data: Dataset, codes: sp.csr_matrix) -> Figure:
+    """What the most used features draw: the mean change of the reconstruction where the feature is present."""
+    present = np.asarray((codes > 0).sum(axis=0)).ravel()
+    features = [int(k) for k in np.argsort(-present, kind="stable")[:ATLAS_FEATURES] if present[k] > 0]
+    columns = codes.tocsc()
+    changes = []
+    for feature in features:
+        having = columns.indices[columns.indptr[feature] : columns.indptr[feature + 1]]
+        having = np.sort(having)[_spread(len(having), ATLAS_ROWS)]
+        changes.append(_change(model, codes[having], feature).mean(0))
+    if data.image_shape is None:
+        return _effect_matrix(features, changes, data)
+    n_columns = 12
+    n_lines = max(1, -(-len(features) // n_columns))
+    figure = Figure(figsize=(n_columns * 0.8, n_lines * 0.95), layout="constrained")
+    axes = figure.subplots(n_lines, n_columns, squeeze=False).ravel()
+    for axis in axes[len(features) :]:
+        axis.axis("off")
+    for axis, feature, change in zip(axes, features, changes, strict=False):
+        limit = max(float(np.abs(change).max()), 1e-9)
+        axis.imshow(change.reshape(data.image_shape), cmap=CHANGES, vmin=-limit, vmax=limit)
+        axis.set_title(str(feature), fontsize=7, pad=2)
+        _bare(axis)
+    return figure
+
+
+def usage(codes: sp.csr_matrix, drawn: sp.csr_matrix) -> Figure:
+    """In how many observations each feature is present, most used first."""
+    figure = Figure(figsize=(9, 2.6), layout="constrained")
+    axis = figure.subplots()
+    for matrix, name, colour in ((drawn, "drawn codes", BLUE), (codes, "codes of transform", ORANGE)):
+        share = np.sort(np.asarray((matrix > 0).sum(axis=0)).ravel() / matrix.shape[0])[::-1]
+        axis.plot(np.arange(1, len(share) + 1), share, color=colour, drawstyle="steps-mid", label=name)
+    unused = int(np.count_nonzero(np.asarray(codes.sum(axis=0)) == 0))
+    axis.set(
+        xlabel=f"features, most used first ({unused} of {codes.shape[1]} in no code of transform)",
+        ylabel="share of observations",
+        xlim=(0, codes.shape[1] + 1),
+        ylim=(0, None),
+    )
+    axis.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def training_curves(model: Any) -> Figure:
+    """Both bounds, the rate and the sparsity in the course of training."""
+    history = model.history_
+    iterations = [record.iteration for record in history]
+    figure = Figure(figsize=(9, 2.8), layout="constrained")
+    bounds, rate, active = figure.subplots(1, 3)
+    bounds.plot(iterations, [-record.discrete for record in history], color=BLUE, label="discrete: a bound")
+    bounds.plot(iterations, [-record.relaxed for record in history], color=GREY, ls="--", label="relaxed: not a bound")
+    bounds.set(ylabel="negative ELBO (nats)", xlabel="iteration")
+    bounds.legend(frameon=False, fontsize=7)
+    rate.plot(iterations, [record.kl for record in history], color=BLUE)
+    rate.set(ylabel="KL: what a code costs (nats)", xlabel="iteration", ylim=(0, None))
+    active.plot(iterations, [record.n_active for record in history], color=BLUE)
+    active.axhline(model.max_active, color=GREY, ls="--", lw=1)
+    active.set(ylabel="expected active slots", xlabel="iteration", ylim=(0, model.max_active * 1.05))
+    return figure
+
+
+def _traces(original: np.ndarray, decoded: np.ndarray, rows: np.ndarray) -> Figure:
+    n = min(6, len(rows))
+    figure = Figure(figsize=(9, n * 1.1), layout="constrained")
+    axes = figure.subplots(n, 1, sharex=True, squeeze=False)[:, 0]
+    for i, axis in enumerate(axes):
+        axis.plot(original[i], color="black", lw=1, label="original")
+        axis.plot(decoded[i], color=ORANGE, lw=1, label="from its code")
+        axis.set_ylabel(f"row {rows[i]}", fontsize=7)
+    axes[0].legend(frameon=False, fontsize=7, ncols=2)
+    axes[-1].set_xlabel("column of the data")
+    return figure
+
+
+def _effect_matrix(features: list[int], changes: list[np.ndarray], data: Dataset) -> Figure:
+    figure = Figure(figsize=(9, 1 + 0.12 * max(len(features), 4)), layout="constrained")
+    axis = figure.subplots()
+    matrix = np.array(changes) if changes else np.zeros((1, data.X.shape[1]))
+    matrix = matrix / np.maximum(np.abs(matrix).max(axis=0), 1e-12)
+    image = axis.imshow(matrix, cmap=CHANGES, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+    axis.set(xlabel="column of the data", ylabel="feature", yticks=range(len(features)))
+    axis.set_yticklabels([str(feature) for feature in features], fontsize=5)
+    figure.colorbar(image, ax=axis, label="change, relative to the column's largest")
+    return figure
+
+
+def _effects(model: Any, code: sp.csr_matrix, features: np.ndarray) -> np.ndarray:
+    return np.array([_change(model, code, int(feature))[0] for feature in features])
+
+
+def _change(model: Any, codes: sp.csr_matrix, feature: int) -> np.ndarray:
+    """What the reconstructions lose when a feature is taken out of their codes."""
+    without = codes.tolil(copy=True)
+    without[:, feature] = 0
+    return model.inverse_transform(codes) - model.inverse_transform(without.tocsr())
+
+
+def _spread(n: int, wanted: int) -> np.ndarray:
+    """Up to ``wanted`` row numbers, evenly over n rows."""
+    return np.unique(np.linspace(0, n - 1, min(n, wanted)).astype(int)) if n else np.array([], dtype=int)
+
+
+def _n_active(codes: sp.csr_matrix) -> np.ndarray:
+    return np.asarray(codes.sum(axis=1)).ravel().astype(int)
+
+
+def _dense(rows: np.ndarray | sp.csr_matrix) -> np.ndarray:
+    return rows.toarray() if sp.issparse(rows) else np.asarray(rows)
+
+
+def _image_shape(data: Dataset) -> tuple[int, int]:
+    if data.image_shape is None:
+        raise ValueError("this picture needs rows that are images")
+    return data.image_shape
+
+
+def _picture(axis: Axes, row: np.ndarray, shape: tuple[int, int]) -> None:
+    axis.imshow(row.reshape(shape), cmap=GREYS, vmin=0, vmax=1)
+    _bare(axis)
+
+
+def _bare(axis: Axes) -> None:
+    axis.set(xticks=[], yticks=[])
+    for spine in axis.spines.values():
+        spine.set(linewidth=0.4, color=GREY)
+
+
+def _label_row(axis: Axes, text: str) -> None:
+    axis.set_ylabel(text, fontsize=8, rotation=0, ha="right", va="center")

@@ -1,0 +1,21 @@
+"""Training: the loop, its schedules, its checkpoints and what it watches."""
+
+from sdlgm.train.batches import ShuffledBatches, binarize, to_tensor
+from sdlgm.train.checkpoint import Checkpoint
+from sdlgm.train.config import TrainConfig
+from sdlgm.train.loop import fit
+from sdlgm.train.monitor import Monitor, Record
+from sdlgm.train.trainer import Trainer, parameters_of
+
+__all__ = [
+    "Checkpoint",
+    "Monitor",
+    "Record",
+    "ShuffledBatches",
+    "TrainConfig",
+    "Trainer",
+    "binarize",
+    "fit",
+    "parameters_of",
+    "to_tensor",
+]

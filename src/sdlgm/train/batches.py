@@ -1,0 +1,63 @@
+"""Rows to batches: shuffling that depends on seed and epoch alone, densifying, binarising."""
+
+import zlib
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+Rows = np.ndarray | sp.csr_array | sp.csr_matrix
+
+
+def to_tensor(rows: Rows, device: torch.device) -> Tensor:
+    """Rows as a dense float32 tensor."""
+    dense = rows.toarray() if sp.issparse(rows) else rows
+    return torch.tensor(np.asarray(dense, dtype=np.float32), device=device)
+
+
+def binarize(x: Tensor, how: str | None, generator: torch.Generator) -> Tensor:
+    """Entries in [0, 1] as the likelihood sees them.
+
+    ``"dynamic"``: a fresh draw with the entry as probability; ``"threshold"``: is the entry at least one half;
+    ``"probability"`` or None: the entry itself.
+    """
+    if how == "dynamic":
+        return torch.bernoulli(x, generator=generator)
+    if how == "threshold":
+        return (x >= 0.5).to(x.dtype)
+    return x
+
+
+class ShuffledBatches:
+    """Batches of equal size; which rows form the batch of an iteration follows from the seed and the iteration.
+
+    Nothing has to be remembered to continue a run: the order of an epoch is made anew from its number. The rows that
+    do not fill a last batch are left for other epochs, which are shuffled differently.
+    """
+
+    def __init__(self, rows: Rows, batch_size: int, seed: int):
+        self.rows = rows
+        self.n_rows: int = rows.shape[0]
+        self.batch_size = min(batch_size, self.n_rows)
+        self.per_epoch = self.n_rows // self.batch_size
+        self.seed = seed
+        self._order: tuple[int, np.ndarray] | None = None
+
+    def __getitem__(self, iteration: int) -> Rows:
+        epoch, position = divmod(iteration, self.per_epoch)
+        if self._order is None or self._order[0] != epoch:
+            self._order = (epoch, np.random.default_rng([self.seed, epoch]).permutation(self.n_rows))
+        start = position * self.batch_size
+        return self.rows[self._order[1][start : start + self.batch_size]]
+
+    def fingerprint(self) -> str:
+        """A checksum that tells other data from these."""
+        parts: tuple[Any, ...] = (self.rows,)
+        if sp.issparse(self.rows):
+            parts = (self.rows.data, self.rows.indices, self.rows.indptr)
+        checksum = 0
+        for part in parts:
+            checksum = zlib.crc32(np.ascontiguousarray(part).data, checksum)
+        return f"{'x'.join(map(str, self.rows.shape))}-{self.rows.dtype}-{checksum:08x}"

@@ -1,0 +1,33 @@
+"""The options of training, as opposed to those of the model."""
+
+from dataclasses import dataclass
+
+from sdlgm.model.slots import KL
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a module is fitted. Fractions are of ``max_iter``, so a longer run is the same run, stretched."""
+
+    max_iter: int
+    batch_size: int
+    learning_rate: float
+    lr_decay: float
+    """Last fraction of the run over which the learning rate falls linearly to zero."""
+    kl_warmup: float
+    """First fraction of the run over which the weight of the KL rises linearly from zero to one."""
+    final_temperature: float | None
+    """Where both temperatures are led, geometrically, by the end of the run; None leaves them alone."""
+    learn_temperature: bool
+    gradient: str
+    n_samples: int
+    kl: KL
+    binarize: str | None
+    """How observations become binary, for the Bernoulli likelihood; None where they are used as they are."""
+    n_iter_no_change: int | None
+    """Monitorings without improvement after which training stops; None for no early stopping."""
+
+    @property
+    def monitor_every(self) -> int:
+        """Fifty points on the curve of a whole run."""
+        return max(1, self.max_iter // 50)

@@ -1,0 +1,101 @@
+"""The fit loop: batches in, a trained module and its curve out."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+
+from sdlgm.errors import TrainingDivergedError
+from sdlgm.train.batches import ShuffledBatches, to_tensor
+from sdlgm.train.checkpoint import Checkpoint
+from sdlgm.train.monitor import Monitor
+from sdlgm.train.progress import Progress, ProgressBar
+from sdlgm.train.trainer import Trainer, parameters_of
+
+
+def fit(
+    trainer: Trainer,
+    batches: ShuffledBatches,
+    monitor: Monitor,
+    *,
+    checkpoint: Checkpoint | None = None,
+    resume: bool = False,
+    visible: bool = False,
+) -> Progress:
+    """Train until ``max_iter``, or until the watched bound no longer improves if early stopping is on.
+
+    With early stopping the module ends with its best parameters, otherwise with its last. A term that is no longer
+    finite stops the run; the module then has the parameters of the last point of the curve.
+    """
+    config, module = trainer.config, trainer.module
+    progress = Progress()
+    if resume and checkpoint is not None and checkpoint.path.exists():
+        checkpoint.restore(trainer, progress)
+    good = parameters_of(module)
+    bar = ProgressBar(config.max_iter, visible=visible, completed=trainer.iteration)
+    with bar, _noted_signals(checkpoint is not None) as noted:
+        while trainer.iteration < config.max_iter and not _has_settled(trainer, progress):
+            try:
+                trainer.step(to_tensor(batches[trainer.iteration], trainer.device))
+            except TrainingDivergedError as error:
+                module.load_state_dict(good)
+                raise TrainingDivergedError(f"{error}; {_remedy(checkpoint)}") from None
+            if trainer.iteration % config.monitor_every == 0 or trainer.iteration == config.max_iter:
+                _watch(trainer, monitor, progress)
+                good = parameters_of(module)
+            bar.update(trainer.iteration, progress.history[-1] if progress.history else None)
+            if checkpoint is not None and (noted or _is_due(checkpoint, trainer)):
+                checkpoint.save(trainer, progress)
+            if noted:
+                raise KeyboardInterrupt
+    if progress.best_parameters is not None:
+        module.load_state_dict(progress.best_parameters)
+    module.eval()
+    return progress
+
+
+def _watch(trainer: Trainer, monitor: Monitor, progress: Progress) -> None:
+    """Add a point to the curve and, with early stopping, keep the best parameters."""
+    record = monitor(trainer)
+    improved = record.discrete > progress.best
+    progress.history.append(record)
+    if trainer.config.n_iter_no_change is None:
+        return
+    if improved or progress.best_parameters is None:
+        progress.best_parameters = parameters_of(trainer.module)
+        progress.n_without_improvement = 0
+    elif record.kl_weight == 1.0:  # until the warm-up is over the objective itself is moving
+        progress.n_without_improvement += 1
+
+
+def _has_settled(trainer: Trainer, progress: Progress) -> bool:
+    patience = trainer.config.n_iter_no_change
+    return patience is not None and progress.n_without_improvement >= patience
+
+
+def _is_due(checkpoint: Checkpoint, trainer: Trainer) -> bool:
+    return trainer.iteration % checkpoint.every == 0 or trainer.iteration == trainer.config.max_iter
+
+
+def _remedy(checkpoint: Checkpoint | None) -> str:
+    kept = "the model keeps its last good parameters"
+    if checkpoint is not None and checkpoint.path.exists():
+        kept += f", and the last good checkpoint is {checkpoint.path}"
+    return f"{kept}; try a smaller learning_rate, and check the data for extreme values"
+
+
+@contextlib.contextmanager
+def _noted_signals(active: bool) -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM instead of dying in the middle of a step, so that a checkpoint can be written."""
+    noted: list[int] = []
+    if not active or threading.current_thread() is not threading.main_thread():
+        yield noted
+        return
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in previous:
+        signal.signal(number, lambda received, _frame: noted.append(received))
+    try:
+        yield noted
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,79 @@
+"""What is watched while a model learns: both bounds on a fixed set of rows."""
+
+from dataclasses import dataclass
+
+import torch
+
+from sdlgm.model import discrete_expectation, relaxed_expectation
+from sdlgm.model.slots import KL
+from sdlgm.train import schedules
+from sdlgm.train.batches import Rows, binarize, to_tensor
+from sdlgm.train.trainer import Trainer
+
+BATCH = 500
+RELAXED_ROWS = 100  # the relaxed bound needs a (rows, L0, K) tensor
+
+
+@dataclass(frozen=True)
+class Record:
+    """One point of the training curves. Bounds are means in nats over the watched rows."""
+
+    iteration: int
+    discrete: float
+    """Bound with hard samples: what the codes are worth."""
+    relaxed: float
+    """The paper's criterion, with relaxed samples. Not a bound."""
+    kl: float
+    """Nats that a code costs under the prior."""
+    n_active: float
+    """Expected number of active slots."""
+    kl_weight: float
+    learning_rate: float
+    gate_temperature: float
+    feature_temperature: float
+
+
+class Monitor:
+    """Evaluates a module on rows that stay the same through the run, with noise that stays the same too."""
+
+    def __init__(
+        self, rows: Rows, *, kl: KL, binarize: str | None, seed: int, device: torch.device, log_jacobian: float = 0.0
+    ):
+        self.rows = rows
+        self.kl: KL = kl
+        self.binarize = binarize
+        self.seed = seed
+        self.device = device
+        self.log_jacobian = log_jacobian
+
+    @torch.no_grad()
+    def __call__(self, trainer: Trainer) -> Record:
+        module, iteration = trainer.module, trainer.iteration
+        training = module.training
+        module.eval()
+        generator = torch.Generator(self.device).manual_seed(self.seed)
+        n_rows: int = self.rows.shape[0]
+        discrete = kl = n_active = relaxed = 0.0
+        for start in range(0, n_rows, BATCH):
+            x = binarize(to_tensor(self.rows[start : start + BATCH], self.device), self.binarize, generator)
+            elbo = module.elbo(x, discrete_expectation(1, generator), self.kl)
+            discrete += float(elbo.value.sum())
+            kl += float(elbo.kl.sum())
+            n_active += float(module.inference(x).gate_prob.sum()) * module.config.n_slots
+            if start == 0:
+                few = x[:RELAXED_ROWS]
+                expectation = relaxed_expectation(1, module.temperatures, generator)
+                relaxed = float(module.elbo(few, expectation, self.kl).value.mean())
+        module.train(training)
+        temperatures = module.temperatures
+        return Record(
+            iteration=iteration,
+            discrete=discrete / n_rows + self.log_jacobian,
+            relaxed=relaxed + self.log_jacobian,
+            kl=kl / n_rows,
+            n_active=n_active / n_rows,
+            kl_weight=schedules.kl_weight(trainer.config, iteration),
+            learning_rate=schedules.learning_rate(trainer.config, iteration),
+            gate_temperature=float(temperatures.gate),
+            feature_temperature=float(temperatures.feature),
+        )

@@ -1,0 +1,63 @@
+"""How far a run has come: its curve, its best point, and the bar that shows both."""
+
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from torch import Tensor
+
+from sdlgm.train.monitor import Record
+
+
+@dataclass
+class Progress:
+    """The curve so far and, with early stopping, the best parameters on it."""
+
+    history: list[Record] = field(default_factory=list)
+    best_parameters: dict[str, Tensor] | None = None
+    n_without_improvement: int = 0
+
+    @property
+    def best(self) -> float:
+        return max((record.discrete for record in self.history), default=float("-inf"))
+
+
+class ProgressBar:
+    """A rich bar with the discrete bound, the mean sparsity and the time left; silent unless ``visible``."""
+
+    def __init__(self, total: int, *, visible: bool, completed: int = 0):
+        self.visible = visible
+        if not visible:
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self._bar = RichProgress(
+            TextColumn("fit"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
+        self._task = self._bar.add_task("fit", total=total, completed=completed, state="")
+
+    def update(self, iteration: int, record: Record | None) -> None:
+        if not self.visible:
+            return
+        state = ""
+        if record is not None:
+            state = f"discrete bound {record.discrete:.1f} nats, KL {record.kl:.1f}, {record.n_active:.1f} active"
+        self._bar.update(self._task, completed=iteration, state=state)
+
+    def __enter__(self) -> Self:
+        if self.visible:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.visible:
+            self._bar.stop()

@@ -1,0 +1,83 @@
+"""One step of training, and everything that a run has to remember between two of them."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from sdlgm.errors import TrainingDivergedError
+from sdlgm.gradients import GRADIENTS
+from sdlgm.model import Elbo, SDLGMModule
+from sdlgm.train import schedules
+from sdlgm.train.batches import binarize
+from sdlgm.train.config import TrainConfig
+
+
+class Trainer:
+    """Module, optimiser, noise and iteration counter."""
+
+    def __init__(self, module: SDLGMModule, config: TrainConfig, seed: int):
+        self.module = module
+        self.config = config
+        self.iteration = 0
+        self.device = next(module.parameters()).device
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.estimator = GRADIENTS[config.gradient]()
+        temperatures = [module.log_gate_temperature, module.log_feature_temperature]
+        for log_temperature in temperatures:
+            log_temperature.requires_grad_(config.learn_temperature)
+        trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self.optimizer = torch.optim.Adam(trained, lr=config.learning_rate, fused=True)
+
+    def step(self, rows: Tensor) -> Elbo:
+        """One update of all parameters from a batch of rows."""
+        module, config = self.module, self.config
+        weight = schedules.kl_weight(config, self.iteration)
+        self._follow_schedules(weight)
+        module.train()
+        x = binarize(rows, config.binarize, self.generator)
+        elbo = module.elbo(x, self._expectation, config.kl)
+        loss = (weight * elbo.kl - elbo.log_likelihood).mean()
+        if not math.isfinite(loss.item()):
+            raise TrainingDivergedError(f"{_first_bad_term(elbo)} is not finite at iteration {self.iteration}")
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.iteration += 1
+        return elbo
+
+    def _expectation(self, posterior, log_likelihood) -> Tensor:
+        return self.estimator(
+            posterior,
+            log_likelihood,
+            n_samples=self.config.n_samples,
+            temperatures=self.module.temperatures,
+            generator=self.generator,
+        )
+
+    def _follow_schedules(self, weight: float) -> None:
+        module, config = self.module, self.config
+        for group in self.optimizer.param_groups:
+            group["lr"] = schedules.learning_rate(config, self.iteration)
+        if config.final_temperature is not None:
+            for log_temperature, initial in (
+                (module.log_gate_temperature, module.config.gate_temperature),
+                (module.log_feature_temperature, module.config.feature_temperature),
+            ):
+                log_temperature.data.fill_(math.log(schedules.temperature(initial, config, self.iteration)))
+        # A prior that moves while the KL is still being phased in follows codes that mean nothing yet, and starves
+        # the features that are rare by chance.
+        for parameter in module.prior.parameters():
+            parameter.requires_grad_(weight == 1.0)
+
+
+def _first_bad_term(elbo: Elbo) -> str:
+    for name in ("log_likelihood", "kl_gates", "kl_features"):
+        if not bool(torch.isfinite(getattr(elbo, name)).all()):
+            return name
+    return "the loss"
+
+
+def parameters_of(module: nn.Module) -> dict[str, Tensor]:
+    """A copy of the module's state on the CPU."""
+    return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}

@@ -1,0 +1,61 @@
+"""Fixtures, and runtime checks of the shapes that the model's signatures promise."""
+
+from jaxtyping import install_import_hook
+
+# Before anything is imported from these packages: their jaxtyping annotations are checked at every call.
+_hook = install_import_hook(["sdlgm.model", "sdlgm.gradients"], "beartype.beartype")
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from sklearn.datasets import load_digits  # noqa: E402
+
+from sdlgm import SDLGM  # noqa: E402
+
+SMALL = {"n_components": 16, "max_active": 5, "hidden": (32,), "gate_hidden": (8,), "max_iter": 60, "batch_size": 50}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def digits() -> np.ndarray:
+    """Grey pictures in [0, 1], read-only as memory maps are."""
+    X = (load_digits().data[:400] / 16).astype(np.float32)
+    X.flags.writeable = False
+    return X
+
+
+@pytest.fixture(scope="session")
+def measurements() -> np.ndarray:
+    """Continuous columns of different units that depend on a few hidden causes."""
+    rng = np.random.default_rng(0)
+    causes = rng.integers(0, 2, (300, 4)) @ rng.normal(size=(4, 6))
+    X = causes + 0.1 * rng.normal(size=(300, 6))
+    X = X * np.array([1, 10, 100, 1e-3, 1, 1]) + np.array([0, 5, 1e6, 0, -3, 0])
+    X.flags.writeable = False
+    return X
+
+
+@pytest.fixture(scope="session")
+def small() -> dict:
+    """Settings that fit in well under a second."""
+    return dict(SMALL)
+
+
+@pytest.fixture(scope="session")
+def fitted(digits) -> SDLGM:
+    return SDLGM(**SMALL, random_state=0).fit(digits)
+
+
+@pytest.fixture(scope="session")
+def fitted_gaussian(measurements) -> SDLGM:
+    return SDLGM(**SMALL, random_state=0).fit(measurements)
+
