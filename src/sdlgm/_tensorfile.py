@@ -13,12 +13,14 @@ from sdlgm._files import write_whole
 from sdlgm.errors import ModelFileError
 
 VERSION = 1
+METADATA_KEY = "sdlgm"
 
 
 def write(path: str | os.PathLike[str], kind: str, document: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
     """Write tensors and a JSON document, whole or not at all."""
-    metadata = {"format": kind, "version": str(VERSION), "document": json.dumps(document, allow_nan=False)}
-    return write_whole(path, lambda temporary: save_file(tensors, temporary, metadata))
+    # One entry: safetensors writes several in any order, and equal models should be equal files.
+    content = json.dumps({"format": kind, "version": VERSION, "document": document}, allow_nan=False)
+    return write_whole(path, lambda temporary: save_file(tensors, temporary, {METADATA_KEY: content}))
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -39,18 +41,20 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
 
 
 def _document(path: Path, kind: str, metadata: dict[str, str]) -> dict[str, Any]:
-    if metadata.get("format") != kind:
-        found = metadata.get("format", "a safetensors file of another program")
-        raise ModelFileError(f"{path}: expected a {kind} file, found {found}")
-    if metadata.get("version") != str(VERSION):
+    if METADATA_KEY not in metadata:
+        raise ModelFileError(f"{path}: expected a {kind} file, found a safetensors file of another program")
+    try:
+        content = json.loads(metadata[METADATA_KEY])
+        found, version, document = content["format"], content["version"], content["document"]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ModelFileError(f"{path}: its settings cannot be read ({error})") from error
+    if found != kind:
+        raise ModelFileError(f"{path}: expected a {kind} file, found a {found} file")
+    if version != VERSION:
         raise ModelFileError(
-            f"{path}: file version {metadata.get('version')} is not known to this sdlgm, which reads {VERSION}; "
+            f"{path}: file version {version} is not known to this sdlgm, which reads version {VERSION}; "
             "use the release of sdlgm that wrote the file, or a newer one"
         )
-    try:
-        document = json.loads(metadata["document"])
-    except (KeyError, ValueError) as error:
-        raise ModelFileError(f"{path}: its settings cannot be read ({error})") from error
     if not isinstance(document, dict):
         raise ModelFileError(f"{path}: its settings are not a JSON object")
     return document

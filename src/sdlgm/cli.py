@@ -26,6 +26,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(no_args_is_help=True, help="Data sets that have a name.")
 app.add_typer(data_app, name="data")
+reproduce_app = typer.Typer(no_args_is_help=True, help="The published results, measured anew.")
+app.add_typer(reproduce_app, name="reproduce")
 out, err = Console(), Console(stderr=True)
 
 DATA_HELP = "A .npy, .npz, .csv, .parquet or IDX file, or a name: digits, digits:test, mnist, mnist:test."
@@ -314,6 +316,47 @@ def data_fetch(name: Annotated[str, typer.Argument(help="Such as mnist.", show_d
         out.print(str(path), highlight=False, soft_wrap=True)
     if not paths:
         out.print(f"{name} is embedded, there is nothing to fetch")
+
+
+@reproduce_app.callback()
+def _reproduce() -> None:
+    """Each command writes one file of results, which the pages of the documentation are made from."""
+
+
+@reproduce_app.command("gradients")
+@_clear_errors
+def reproduce_gradients(
+    result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("gradients.json"),
+    data: Annotated[str, typer.Option(help="mnist or digits.")] = "mnist",
+    settings: Annotated[str, typer.Option(help="Which settings, with commas; all if not given.")] = "",
+    seeds: Annotated[int, typer.Option(help="Runs of each setting.", min=1)] = 3,
+    max_iter: Annotated[int, typer.Option(help="Training iterations of a run.", min=1)] = 10_000,
+    jobs: Annotated[int, typer.Option(help="Runs at a time; 0 for one on each core.", min=0)] = 0,
+    work: Annotated[Path, typer.Option(help="Folder for finished runs and checkpoints; go on from there.")] = Path(
+        "runs"
+    ),
+) -> None:
+    """Compare the gradient estimators by the discrete bound, and the paper's own setting with them.
+
+    `sdlgm reproduce gradients --out docs/results/gradients.json`
+    """
+    from sdlgm.paper.gradients import SETTINGS, compare_gradients
+
+    _writable(result)
+    chosen = [name.strip() for name in settings.split(",") if name.strip()] or list(SETTINGS)
+    unknown = set(chosen) - set(SETTINGS)
+    if unknown:
+        raise DataError(f"{', '.join(sorted(unknown))}: no such setting; known are {', '.join(SETTINGS)}")
+    compare_gradients(
+        result,
+        data=data,
+        settings=chosen,
+        seeds=seeds,
+        max_iter=max_iter,
+        n_jobs=jobs or os.cpu_count() or 1,
+        work_folder=work,
+    )
+    out.print(f"results: {result}", highlight=False, soft_wrap=True)
 
 
 def _evaluation_table(evaluation: Any, name: str) -> Table:

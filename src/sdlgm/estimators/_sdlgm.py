@@ -61,7 +61,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Hidden layers of the encoder; the decoder has the same in reverse.
     gate_hidden : tuple of int, default=(256, 64)
         Hidden layers of the gate network.
-    activation : {"gelu", "relu"}, default="gelu"
+    activation : {"silu", "relu"}, default="silu"
         Between the layers of all networks. The paper does not name its own.
     share_layers : bool, default=False
         Let the gate network continue from the encoder's last hidden layer in the place of x.
@@ -198,7 +198,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         learn_prior: bool = False,
         hidden: tuple[int, ...] = (512, 384, 256),
         gate_hidden: tuple[int, ...] = (256, 64),
-        activation: str = "gelu",
+        activation: str = "silu",
         share_layers: bool = False,
         normalize_logits: bool = True,
         likelihood: str = "auto",
@@ -338,8 +338,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _publish_prior(self) -> None:
         with torch.no_grad():
             prior = self.module_.prior()
-        self.gate_prior_ = float(prior.gate_prob)
-        self.feature_prior_ = prior.feature_probs.cpu().numpy()
+            self.gate_prior_ = float(prior.gate_prob)
+            self.feature_prior_ = prior.feature_probs.cpu().numpy()
 
     def _chosen_likelihood(self, rows: Rows) -> Literal["bernoulli", "gaussian"]:
         if self.likelihood == "auto":

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -11,14 +11,15 @@ from torch import Tensor
 LogLikelihood = Callable[[Float[Tensor, "S batch K"]], Float[Tensor, "S batch"]]
 
 
+@runtime_checkable
 class Slots(Protocol):
     """What the estimators need of a distribution over the counts of L0 slots."""
 
     @property
     def n_slots(self) -> int: ...
     @property
-    def log_probs(self) -> Float[Tensor, "batch K+1"]: ...
-    def sample_symbols(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch K+1"]: ...
+    def log_probs(self) -> Float[Tensor, "batch symbols"]: ...
+    def sample_symbols(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch symbols"]: ...
     def relaxed_slots(
         self, n_samples: int, temperatures: Any, generator: torch.Generator
     ) -> tuple[Float[Tensor, "S batch L0"], Float[Tensor, "S batch L0 K"]]: ...

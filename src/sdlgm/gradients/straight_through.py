@@ -17,4 +17,4 @@ class StraightThrough(GradientEstimator):
     def __call__(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
         counts = posterior.sample_symbols(n_samples, generator)
         mean = posterior.n_slots * posterior.log_probs.exp()
-        return log_likelihood((counts + mean - mean.detach())[..., 1:]).mean(0)
+        return log_likelihood((counts + (mean - mean.detach()))[..., 1:]).mean(0)

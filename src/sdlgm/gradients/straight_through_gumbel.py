@@ -1,6 +1,5 @@
 """Straight-through Gumbel-Softmax."""
 
-import torch
 import torch.nn.functional as F
 
 from sdlgm.gradients.base import GradientEstimator, register
@@ -21,7 +20,7 @@ class StraightThroughGumbel(GradientEstimator):
         gates, features = posterior.relaxed_slots(n_samples, temperatures, generator)
         hard_gates = (gates > 0.5).to(gates.dtype)
         hard_features = F.one_hot(features.argmax(-1), features.shape[-1]).to(features.dtype)
-        gates = hard_gates + gates - gates.detach()
-        features = hard_features + features - features.detach()
-        counts = (gates.unsqueeze(-2) @ features).squeeze(-2)
-        return log_likelihood(torch.round(counts.detach()) + counts - counts.detach()).mean(0)
+        # The brackets matter: the difference is exactly zero, so the forward pass stays exactly hard.
+        gates = hard_gates + (gates - gates.detach())
+        features = hard_features + (features - features.detach())
+        return log_likelihood((gates.unsqueeze(-2) @ features).squeeze(-2)).mean(0)

@@ -1,5 +1,6 @@
 """The model as one module: inference, generative, bound."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -14,6 +15,9 @@ from sdlgm.model.networks import mlp
 from sdlgm.model.posteriors import POSTERIORS, Posterior
 from sdlgm.model.prior import SlotPrior
 from sdlgm.model.slots import KL, Temperatures
+
+# Codes of each observation that the importance-weighted bound decodes at a time.
+IMPORTANCE_CHUNK = 16
 
 LogLikelihood = Callable[[Float[Tensor, "S batch K"]], Float[Tensor, "S batch"]]
 Expectation = Callable[[Posterior, LogLikelihood], Float[Tensor, " batch"]]
@@ -30,7 +34,7 @@ class ModelConfig:
     learn_prior: bool = False
     hidden: tuple[int, ...] = (512, 384, 256)
     gate_hidden: tuple[int, ...] = (256, 64)
-    activation: str = "gelu"
+    activation: str = "silu"
     share_layers: bool = False
     normalize_logits: bool = True
     posterior: str = "shared"
@@ -111,12 +115,11 @@ class SDLGMModule(nn.Module):
         """
         posterior, prior = self.inference(x), self.prior()
         log_weights = []
-        for _ in range(n_importance):  # one at a time: memory does not grow with M
-            counts = posterior.sample(1, generator)
+        for start in range(0, n_importance, IMPORTANCE_CHUNK):  # memory does not grow with M
+            counts = posterior.sample(min(IMPORTANCE_CHUNK, n_importance - start), generator)
             log_joint = prior.log_prob(counts) + self.log_likelihood(x, counts)
             log_weights.append(log_joint - posterior.log_prob(counts))
-        stacked = torch.cat(log_weights)
-        return stacked.logsumexp(0) - torch.log(stacked.new_tensor(n_importance))
+        return torch.cat(log_weights).logsumexp(0) - math.log(n_importance)
 
 
 def discrete_expectation(n_samples: int, generator: torch.Generator) -> Expectation:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
+ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU}
 
 
 def mlp(sizes: Sequence[int], activation: str) -> nn.Sequential:

@@ -5,7 +5,7 @@ and a line in `POSTERIORS`.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -15,6 +15,7 @@ from sdlgm.model.networks import Encoder
 from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, Temperatures
 
 
+@runtime_checkable
 class Posterior(Protocol):
     """What the bound, the estimators and the codes need of q(z given x) for a batch of observations."""
 

@@ -7,7 +7,7 @@ A slot's feature cannot be seen while its gate is off, so a slot is one symbol o
 and the counts of the K features over the L0 slots are what is left of ``Multinomial(L0, p)`` without its first entry.
 Prior and shared posterior are both of this form; they differ in where the probabilities come from.
 
-The letters in the shapes are the paper's: ``L0`` slots, ``K`` features, ``S`` samples an observation.
+The letters in the shapes are the paper's: ``L0`` slots, ``K`` features, ``S`` samples; ``symbols`` is K + 1.
 """
 
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class SlotDistribution:
     n_slots: int
 
     @cached_property
-    def log_probs(self) -> Float[Tensor, "*batch K+1"]:
+    def log_probs(self) -> Float[Tensor, "*batch symbols"]:
         """Log-probabilities of the K + 1 symbols of a slot; the first one is "off"."""
         off = F.logsigmoid(-self.gate_logit).unsqueeze(-1)
         on = F.logsigmoid(self.gate_logit).unsqueeze(-1)
@@ -102,7 +102,7 @@ class SlotDistribution:
         """Draw counts by naming the symbol of each slot: memory O(L0) an observation beside the counts themselves."""
         return self.sample_symbols(n_samples, generator)[..., 1:]
 
-    def sample_symbols(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch K+1"]:
+    def sample_symbols(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch symbols"]:
         """Draw the counts of all K + 1 symbols; they add up to ``n_slots``."""
         probs = self.log_probs.detach().exp()
         drawn = torch.multinomial(probs, n_samples * self.n_slots, replacement=True, generator=generator)

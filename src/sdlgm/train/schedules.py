@@ -11,9 +11,10 @@ def kl_weight(config: TrainConfig, iteration: int) -> float:
 
 def learning_rate(config: TrainConfig, iteration: int) -> float:
     """Learning rate: constant, then linear to zero over the last ``lr_decay`` of the run."""
-    decay = config.lr_decay * config.max_iter
-    remaining = config.max_iter - iteration
-    return config.learning_rate * (1.0 if remaining >= decay else max(remaining, 0) / decay)
+    if config.lr_decay == 0:
+        return config.learning_rate
+    remaining = (config.max_iter - iteration) / (config.lr_decay * config.max_iter)
+    return config.learning_rate * min(1.0, max(0.0, remaining))
 
 
 def temperature(initial: float, config: TrainConfig, iteration: int) -> float:

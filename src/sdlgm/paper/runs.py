@@ -1,0 +1,55 @@
+"""Many independent runs, in parallel processes, resumable one by one."""
+
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from sdlgm._files import write_text
+
+Run = dict[str, Any]
+"""What identifies a run: plain values only, since it names the run's file."""
+
+
+def run_all(work: Callable[[Run, Path], dict[str, Any]], runs: Sequence[Run], folder: Path, n_jobs: int) -> list[Run]:
+    """``work(run, its folder)`` for each run; results come in the order of ``runs``.
+
+    The result of a run is kept in its folder, so that a second call does only what is missing. A run that is
+    interrupted goes on from whatever ``work`` has left in the folder.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    missing = [run for run in runs if not _result_path(folder, run).exists()]
+    columns = (
+        TextColumn("runs"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    # A process of its own for each run, with one thread: what a run measures does not depend on its neighbours' torch.
+    context = multiprocessing.get_context("spawn")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    with (
+        Progress(*columns) as progress,
+        ProcessPoolExecutor(n_jobs, mp_context=context, max_tasks_per_child=1) as pool,
+    ):
+        task = progress.add_task("", total=len(runs), completed=len(runs) - len(missing))
+        futures = {pool.submit(_work_and_keep, work, run, folder): run for run in missing}
+        for future in as_completed(futures):
+            future.result()
+            progress.update(task, advance=1, description=" ".join(str(value) for value in futures[future].values()))
+    return [json.loads(_result_path(folder, run).read_text(encoding="utf-8")) for run in runs]
+
+
+def _work_and_keep(work: Callable[[Run, Path], dict[str, Any]], run: Run, folder: Path) -> None:
+    path = _result_path(folder, run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(run | work(run, path.parent)))
+
+
+def _result_path(folder: Path, run: Run) -> Path:
+    return folder / "-".join(str(value).replace(":", "_") for value in run.values()) / "result.json"

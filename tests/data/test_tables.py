@@ -1,0 +1,161 @@
+import gzip
+import struct
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sdlgm.data import load_data, read_codes, read_idx, read_table, write_codes, write_table
+from sdlgm.data.idx import parse_idx
+from sdlgm.errors import DataError
+
+
+@pytest.fixture
+def X() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(6, 3))
+
+
+def idx_bytes(array: np.ndarray) -> bytes:
+    header = struct.pack(">BBBB", 0, 0, 0x08, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
+    return header + array.astype(np.uint8).tobytes()
+
+
+@pytest.mark.parametrize("ending", [".npy", ".csv", ".parquet"])
+def test__tables__written_and_read__are_the_same(tmp_path, X, ending):
+    path = write_table(tmp_path / f"data{ending}", X, ("a", "b", "c"))
+    dataset = read_table(path)
+    np.testing.assert_allclose(dataset.X, X, rtol=1e-15)
+    if ending != ".npy":
+        assert dataset.feature_names == ("a", "b", "c")
+
+
+def test__csv__without_header__keeps_the_first_row(tmp_path):
+    (tmp_path / "data.csv").write_text("1,2\n3,4\n")
+    np.testing.assert_array_equal(read_table(tmp_path / "data.csv").X, [[1, 2], [3, 4]])
+
+
+def test__csv__label_column__is_apart(tmp_path):
+    (tmp_path / "data.csv").write_text("a,kind,b\n1,cat,2\n3,dog,4\n")
+    dataset = read_table(tmp_path / "data.csv", label_column="kind")
+    np.testing.assert_array_equal(dataset.X, [[1, 2], [3, 4]])
+    assert dataset.labels is not None
+    assert list(dataset.labels) == ["cat", "dog"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,x\n", "column 'b' holds string"),
+        ("a,b\n1,\n2,3\n", "1 missing"),
+        ("a,b\n1,2,3\n", "cannot be read"),
+        ("", "cannot be read"),
+    ],
+)
+def test__csv__bad_content__is_named(tmp_path, text, message):
+    (tmp_path / "data.csv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_table(tmp_path / "data.csv")
+
+
+def test__npz__arrays_and_sparse__are_read(tmp_path, X):
+    np.savez(tmp_path / "named.npz", X=X, y=np.arange(6))
+    dataset = read_table(tmp_path / "named.npz")
+    np.testing.assert_array_equal(dataset.X, X)
+    assert dataset.labels is not None
+    np.savez(tmp_path / "two.npz", first=X, second=X)
+    with pytest.raises(DataError, match="name the observations X"):
+        read_table(tmp_path / "two.npz")
+    sp.save_npz(tmp_path / "sparse.npz", sp.csr_matrix(X))
+    assert sp.issparse(read_table(tmp_path / "sparse.npz").X)
+
+
+def test__npy__images__are_flattened_with_their_shape(tmp_path):
+    np.save(tmp_path / "images.npy", np.zeros((5, 4, 3)))
+    dataset = read_table(tmp_path / "images.npy")
+    assert dataset.X.shape == (5, 12)
+    assert dataset.image_shape == (4, 3)
+
+
+def test__numpy_files__with_objects__are_refused(tmp_path):
+    np.save(tmp_path / "objects.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "objects.npz", X=np.array([{"a": 1}], dtype=object))
+    for name in ("objects.npy", "objects.npz"):
+        with pytest.raises(DataError, match=name):
+            read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["data.npy", "data.npz", "data.parquet", "images-idx3-ubyte", "images-idx3-ubyte.gz"])
+@pytest.mark.parametrize("content", [b"", b"garbage" * 20])
+def test__any_reader__damaged_file__is_a_named_error(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=name):
+        read_table(tmp_path / name)
+
+
+def test__reader__missing_or_unknown_kind__is_named(tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        read_table(tmp_path / "no.csv")
+    (tmp_path / "data.xyz").write_text("1")
+    with pytest.raises(DataError, match="unknown kind"):
+        read_table(tmp_path / "data.xyz")
+    with pytest.raises(DataError, match="named data sets are digits, mnist"):
+        load_data("nonsense")
+    with pytest.raises(DataError, match="cannot write this kind"):
+        write_table(tmp_path / "data.xyz", np.zeros((1, 1)))
+    with pytest.raises(DataError, match="no such folder"):
+        write_table(tmp_path / "no" / "data.npy", np.zeros((1, 1)))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test__idx__images_with_labels_beside__are_scaled_and_labelled(tmp_path, packed):
+    images = np.arange(2 * 3 * 4).reshape(2, 3, 4)
+    ending = ".gz" if packed else ""
+    for name, array in (("t-images-idx3-ubyte", images), ("t-labels-idx1-ubyte", np.array([7, 3]))):
+        content = idx_bytes(array)
+        (tmp_path / f"{name}{ending}").write_bytes(gzip.compress(content) if packed else content)
+    dataset = read_table(tmp_path / f"t-images-idx3-ubyte{ending}")
+    np.testing.assert_allclose(dataset.X, images.reshape(2, 12) / 255, rtol=1e-6)
+    assert dataset.image_shape == (3, 4)
+    assert list(dataset.labels) == [7, 3]
+    np.testing.assert_array_equal(read_idx(tmp_path / f"t-images-idx3-ubyte{ending}"), images)
+
+
+@given(st.binary(max_size=60))
+@settings(deadline=None)
+def test__idx__any_bytes__parse_or_are_a_named_error(content):
+    try:
+        parse_idx(content, "file")
+    except DataError:
+        pass
+
+
+def test__idx__header_that_promises_more__is_refused():
+    content = struct.pack(">BBBB3I", 0, 0, 8, 3, 2**31, 2**31, 2**31)
+    with pytest.raises(DataError, match="promises"):
+        parse_idx(content, "file")
+
+
+def test__codes__written_and_read__are_the_same(tmp_path):
+    codes = sp.csr_matrix(np.array([[0, 2, 0], [1, 0, 1]], dtype=np.int32))
+    write_codes(tmp_path / "codes.npz", codes)
+    assert (read_codes(tmp_path / "codes.npz") != codes).nnz == 0
+    with pytest.raises(DataError, match="written as .npz"):
+        write_codes(tmp_path / "codes.csv", codes)
+    np.savez(tmp_path / "other.npz", X=np.zeros(3))
+    with pytest.raises(DataError, match="no sparse matrix"):
+        read_codes(tmp_path / "other.npz")
+
+
+def test__codes__inconsistent_indices__are_refused(tmp_path):
+    np.savez(
+        tmp_path / "bad.npz",
+        format=np.array(b"csr"),
+        shape=np.array([2, 3]),
+        data=np.array([1, 1]),
+        indices=np.array([0, 9]),
+        indptr=np.array([0, 1, 2]),
+    )
+    with pytest.raises(DataError, match="damaged"):
+        read_codes(tmp_path / "bad.npz")

@@ -1,0 +1,322 @@
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sdlgm import SDLGM
+from sdlgm.errors import BudgetError
+
+
+@parametrize_with_checks([SDLGM(n_components=8, max_active=3, hidden=(8,), gate_hidden=(4,), max_iter=5, random_state=0)])
+def test__scikit_learn__all_checks__pass(estimator, check):
+    check(estimator)
+
+
+def n_active(codes) -> np.ndarray:
+    return np.asarray(codes.sum(axis=1)).ravel()
+
+
+def test__transform__any_rows__gives_csr_counts_within_the_budget(fitted, digits, small):
+    codes = fitted.transform(digits)
+    assert isinstance(codes, sp.csr_matrix)
+    assert codes.shape == (len(digits), small["n_components"])
+    assert np.issubdtype(codes.dtype, np.integer)
+    assert n_active(codes).max() <= small["max_active"]
+    assert np.diff(codes.indptr).max() <= small["max_active"]
+    assert (fitted.transform(digits) != codes).nnz == 0
+
+
+def test__transform__row__is_the_mode_of_the_posterior(fitted, digits, small):
+    codes = fitted.transform(digits[:20]).toarray()
+    gate_prob, feature_probs = fitted.posterior(digits[:20])
+    probs = np.column_stack([1 - gate_prob, gate_prob[:, None] * feature_probs]).astype(np.float64)
+    from scipy.stats import multinomial
+
+    rng = np.random.default_rng(0)
+    for row in range(20):
+        p = probs[row] / probs[row].sum()
+        mode = np.append(small["max_active"] - codes[row].sum(), codes[row])
+        best = multinomial.logpmf(mode, small["max_active"], p)
+        others = rng.multinomial(small["max_active"], p, size=300)
+        assert (multinomial.logpmf(others, small["max_active"], p) <= best + 1e-6).all()
+
+
+def test__transform__candidates__improve_the_joint_probability(fitted, digits):
+    def log_joint(codes):
+        counts = torch.tensor(codes.toarray(), dtype=torch.float32)
+        x = torch.tensor((digits >= 0.5).astype(np.float32))
+        with torch.no_grad():
+            return fitted.module_.prior().log_prob(counts) + fitted.module_.log_likelihood(x, counts[None])[0]
+
+    model = clone(fitted).set_params(binarize="threshold").fit(digits)
+    fitted = model
+    plain, best = log_joint(model.transform(digits)), log_joint(model.transform(digits, n_candidates=10))
+    assert bool((best >= plain - 1e-4).all())
+    assert bool((best > plain + 1e-3).any())
+    codes = model.transform(digits, n_candidates=10)
+    assert n_active(codes).max() <= model.max_active
+    assert (model.transform(digits, n_candidates=10) != codes).nnz == 0
+
+
+def test__sample_codes__seeded__is_reproducible_and_within_the_budget(fitted, digits, small):
+    first, second = (fitted.sample_codes(digits, random_state=1) for _ in range(2))
+    assert (first != second).nnz == 0
+    assert (first != fitted.sample_codes(digits, random_state=2)).nnz > 0
+    assert n_active(first).max() <= small["max_active"]
+
+
+def test__inverse_transform__codes__gives_means_in_the_data_range(fitted, digits):
+    decoded = fitted.inverse_transform(fitted.transform(digits))
+    assert decoded.shape == digits.shape
+    assert decoded.min() >= 0
+    assert decoded.max() <= 1
+    dense = fitted.inverse_transform(fitted.transform(digits).toarray())
+    np.testing.assert_array_equal(decoded, dense)
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [
+        (np.full((2, 16), 1), "row 0 of the codes has 16 active slots"),
+        (-np.eye(16), "not negative"),
+        (np.eye(16) / 2, "whole number"),
+        (np.full((1, 16), np.nan), "finite"),
+        (np.eye(5), "n_components=16"),
+    ],
+)
+def test__inverse_transform__bad_codes__say_what_is_wrong(fitted, codes, message):
+    with pytest.raises(ValueError, match=message):
+        fitted.inverse_transform(codes)
+
+
+def test__inverse_transform__beyond_the_budget__is_a_budget_error(fitted):
+    with pytest.raises(BudgetError):
+        fitted.inverse_transform(np.full((1, 16), 1))
+
+
+def test__posterior__setting_and_method__are_both_there(fitted, digits):
+    assert fitted.posterior == "shared"
+    assert fitted.get_params()["posterior"] == "shared"
+    assert type(fitted.get_params()["posterior"]) is str
+    result = fitted.posterior(digits[:7])
+    assert result.gate_prob.shape == (7,)
+    assert result.feature_probs.shape == (7, 16)
+    np.testing.assert_allclose(result.feature_probs.sum(1), 1, rtol=1e-5)
+
+
+def test__elbo__bounds__are_ordered_and_score_is_the_mean(fitted, digits):
+    discrete = fitted.elbo(digits, random_state=0)
+    assert discrete.shape == (len(digits),)
+    assert fitted.score(digits) == pytest.approx(fitted.elbo(digits).mean())
+    importance = fitted.elbo(digits, n_importance=50, random_state=0)
+    assert importance.mean() > discrete.mean()
+    assert fitted.elbo(digits, bound="relaxed", random_state=0).mean() != discrete.mean()
+
+
+def test__elbo__paper_kl__is_the_looser_bound(digits, small):
+    exact = SDLGM(**small, random_state=0, binarize="threshold").fit(digits)
+    loose = clone(exact).set_params(kl="paper").fit(digits)
+    loose.module_.load_state_dict(exact.module_.state_dict())
+    assert (loose.elbo(digits, random_state=1) <= exact.elbo(digits, random_state=1) + 1e-4).all()
+
+
+@pytest.mark.parametrize("arguments", [{"bound": "tight"}, {"n_importance": 0}, {"bound": "relaxed", "n_importance": 5}])
+def test__elbo__bad_arguments__are_refused(fitted, digits, arguments):
+    with pytest.raises(ValueError, match="bound|n_importance"):
+        fitted.elbo(digits, **arguments)
+
+
+def test__sample__new_observations__are_like_the_data(fitted, fitted_gaussian, digits, measurements):
+    binary = fitted.sample(50, random_state=0)
+    assert binary.shape == (50, digits.shape[1])
+    assert set(np.unique(binary)) <= {0.0, 1.0}
+    drawn = fitted_gaussian.sample(500, random_state=0)
+    spread = measurements.std(axis=0)
+    assert (np.abs(drawn.mean(axis=0) - measurements.mean(axis=0)) < 1.5 * spread).all()
+    np.testing.assert_array_equal(drawn, fitted_gaussian.sample(500, random_state=0))
+
+
+def test__likelihood__auto__follows_the_range_of_the_data(fitted, fitted_gaussian):
+    assert fitted.likelihood_ == "bernoulli"
+    assert fitted_gaussian.likelihood_ == "gaussian"
+
+
+def test__gaussian__score__is_a_density_in_the_units_of_the_data(measurements, small):
+    model = SDLGM(**small, random_state=0).fit(measurements)
+    scaled = SDLGM(**small, random_state=0).fit(measurements * 1000)
+    difference = model.score(measurements) - scaled.score(measurements * 1000)
+    assert difference == pytest.approx(measurements.shape[1] * np.log(1000), abs=0.05)
+
+
+def test__gaussian__large_offset__is_not_lost_in_float32(small):
+    rng = np.random.default_rng(0)
+    signal = rng.normal(size=(200, 3))
+    near = SDLGM(**small, random_state=0).fit(signal)
+    far = SDLGM(**small, random_state=0).fit(signal + 1e9)
+    assert far.score(signal + 1e9) == pytest.approx(near.score(signal), abs=1e-2)
+    decoded = far.inverse_transform(far.transform(signal + 1e9))
+    assert np.abs(decoded - 1e9).max() < 10
+
+
+def test__gaussian__constant_column__neither_breaks_nor_counts(measurements, small):
+    X = np.column_stack([measurements, np.full(len(measurements), 7.0)])
+    model = SDLGM(**small, random_state=0).fit(X)
+    moved = X.copy()
+    moved[:, -1] = 9.0
+    assert np.isfinite(model.elbo(moved)).all()
+    np.testing.assert_allclose(model.inverse_transform(model.transform(X))[:, -1], 7.0, atol=0.5)
+
+
+@pytest.mark.parametrize("kind", ["list", "pandas", "csr", "csc", "torch", "int", "float64", "fortran"])
+def test__inputs__any_container__give_the_same_codes(digits, small, kind):
+    binary = (digits > 0.5).astype(np.float32)
+    converted = {
+        "list": lambda X: X.tolist(),
+        "pandas": pd.DataFrame,
+        "csr": sp.csr_matrix,
+        "csc": sp.csc_array,
+        "torch": torch.tensor,
+        "int": lambda X: X.astype(np.int64),
+        "float64": lambda X: X.astype(np.float64),
+        "fortran": np.asfortranarray,
+    }[kind](binary)
+    if kind == "pandas":
+        converted.columns = [f"pixel{i}" for i in range(64)]
+    expected = SDLGM(**small, random_state=0).fit(binary).transform(binary)
+    found = SDLGM(**small, random_state=0).fit(converted).transform(converted)
+    assert (found != expected).nnz == 0
+
+
+def test__gaussian__sparse_input__equals_dense(measurements, small):
+    X = np.where(measurements > 0, measurements, 0)
+    dense, sparse = SDLGM(**small, random_state=0).fit(X), SDLGM(**small, random_state=0).fit(sp.csr_matrix(X))
+    np.testing.assert_allclose(sparse.elbo(sp.csr_matrix(X)), dense.elbo(X), rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.full((10, 3), np.nan), "NaN"),
+        (np.full((10, 3), np.inf), "infinity"),
+        (np.empty((0, 3)), "0 sample"),
+        (np.ones((1, 3)), "1 sample"),
+        (np.ones(5), "Expected 2D array"),
+        (np.array([["a", "b"], ["c", "d"]]), "could not convert"),
+    ],
+)
+def test__fit__bad_input__is_refused_before_any_work(X, message, small):
+    with pytest.raises(ValueError, match=message):
+        SDLGM(**small).fit(X)
+
+
+def test__bernoulli__values_outside_the_unit_interval__are_refused_with_the_fix(fitted, digits, small):
+    with pytest.raises(ValueError, match="MinMaxScaler"):
+        SDLGM(**small, likelihood="bernoulli").fit(digits * 16)
+    with pytest.raises(ValueError, match="MinMaxScaler"):
+        fitted.elbo(digits * 16)
+
+
+def test__methods__wrong_width_or_not_fitted__are_refused(fitted, digits, small):
+    with pytest.raises(ValueError, match="63 features"):
+        fitted.transform(digits[:, :63])
+    with pytest.raises(NotFittedError):
+        SDLGM(**small).transform(digits)
+    with pytest.raises(NotFittedError):
+        SDLGM(**small).inverse_transform(np.eye(16))
+
+
+@pytest.mark.parametrize(
+    "bad", [{"max_active": 0}, {"gate_prior": 1.0}, {"gradient": "magic"}, {"kl": "none"}, {"posterior": "mean"}]
+)
+def test__fit__bad_setting__is_refused_by_name(digits, small, bad):
+    with pytest.raises(ValueError, match=f"'{next(iter(bad))}' parameter"):
+        SDLGM(**{**small, **bad}).fit(digits)
+
+
+def test__temperature__learned_and_scheduled__exclude_each_other(digits, small):
+    with pytest.raises(ValueError, match="exclude each other"):
+        SDLGM(**small, learn_temperature=True, final_temperature=0.5).fit(digits)
+
+
+def test__pipeline_and_grid_search__work(digits, small):
+    labels = (digits.sum(axis=1) > np.median(digits.sum(axis=1))).astype(int)
+    model = make_pipeline(SDLGM(**small, random_state=0), LogisticRegression(max_iter=500))
+    search = GridSearchCV(model, {"sdlgm__max_active": [2, 5], "sdlgm__posterior": ["shared"]}, cv=2, error_score="raise")
+    search.fit(digits, labels)
+    assert 0 <= search.best_score_ <= 1
+    unsupervised = GridSearchCV(SDLGM(**small, random_state=0), {"n_components": [4, 16]}, cv=2, error_score="raise")
+    assert unsupervised.fit(digits).best_params_["n_components"] in (4, 16)
+    make_pipeline(StandardScaler(), SDLGM(**small, random_state=0)).fit(digits)
+
+
+def test__clone__fitted__gives_an_unfitted_twin(fitted):
+    twin = clone(fitted)
+    assert twin.get_params() == fitted.get_params()
+    assert not hasattr(twin, "module_")
+
+
+def test__feature_names_out__named_after_the_class(fitted):
+    assert list(fitted.get_feature_names_out()[:2]) == ["sdlgm0", "sdlgm1"]
+    assert len(fitted.get_feature_names_out()) == 16
+
+
+def test__partial_fit__batches_of_a_stream__learn_and_count(measurements, small):
+    model = SDLGM(**{**small, "max_iter": 200}, learning_rate=0.01, random_state=0)
+    before = model.partial_fit(measurements).score(measurements)
+    for _ in range(20):
+        model.partial_fit(measurements)
+    assert model.score(measurements) > before + 1
+    assert model.n_iter_ == 21 * 6
+    assert len(model.history_) == 21
+
+
+def test__partial_fit__after_fit__goes_on(digits, small):
+    model = SDLGM(**small, random_state=0).fit(digits)
+    before = {name: tensor.clone() for name, tensor in model.module_.state_dict().items()}
+    model.partial_fit(digits)
+    assert model.n_iter_ == small["max_iter"] + 8
+    assert any(not torch.equal(before[name], tensor) for name, tensor in model.module_.state_dict().items())
+
+
+def test__training__more_iterations__raise_the_bound(measurements, small):
+    short = SDLGM(**{**small, "max_iter": 20}, learning_rate=0.01, random_state=0).fit(measurements)
+    long = SDLGM(**{**small, "max_iter": 600}, learning_rate=0.01, random_state=0).fit(measurements)
+    assert long.score(measurements) > short.score(measurements) + 2
+
+
+def test__evaluate__numbers__agree_with_the_methods(fitted, digits, small):
+    evaluation = fitted.evaluate(digits, random_state=0)
+    codes = fitted.transform(digits)
+    assert evaluation.discrete == pytest.approx(fitted.elbo(digits, random_state=0).mean())
+    assert evaluation.relaxed == pytest.approx(fitted.elbo(digits, bound="relaxed", random_state=0).mean())
+    assert evaluation.n_active_mean == pytest.approx(n_active(codes).mean())
+    assert evaluation.n_active_max == n_active(codes).max()
+    assert evaluation.features_used == np.count_nonzero(codes.toarray().sum(axis=0))
+    assert evaluation.kl == pytest.approx(evaluation.kl_gates + evaluation.kl_features)
+    error = np.square(fitted.inverse_transform(codes) - digits).mean()
+    assert evaluation.reconstruction_error == pytest.approx(error, rel=1e-5)
+    assert evaluation.discrete_bits == pytest.approx(evaluation.discrete / np.log(2))
+
+
+@pytest.mark.parametrize("gradient", ["reinmax", "straight_through", "straight_through_gumbel", "gumbel_softmax"])
+@pytest.mark.parametrize("options", [{}, {"share_layers": True, "normalize_logits": False, "activation": "relu", "n_samples": 2}])
+def test__fit__every_gradient_and_network__learns_something(measurements, small, gradient, options):
+    settings = {**small, "max_iter": 300, "learning_rate": 0.01, "gradient": gradient, "random_state": 0, **options}
+    model = SDLGM(**settings).fit(measurements)
+    untrained = SDLGM(**{**settings, "max_iter": 1}).fit(measurements)
+    bound = "relaxed" if gradient == "gumbel_softmax" else "discrete"
+    assert model.elbo(measurements, bound=bound).mean() > untrained.elbo(measurements, bound=bound).mean() + 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test__device__cuda__keeps_the_budget(digits, small):
+    codes = SDLGM(**small, device="cuda", random_state=0).fit_transform(digits)
+    assert n_active(codes).max() <= small["max_active"]

@@ -1,0 +1,72 @@
+import base64
+import re
+
+import matplotlib.image
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from sdlgm.data import Dataset
+from sdlgm.report import figures, write_report
+
+
+@pytest.fixture
+def pictures(digits) -> Dataset:
+    return Dataset("digits", digits[:120], labels=np.arange(120) % 10, image_shape=(8, 8))
+
+
+def test__report__pictures__is_one_whole_page(fitted, pictures, tmp_path):
+    page = write_report(fitted, pictures, tmp_path / "report.html").read_text(encoding="utf-8")
+    images = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
+    titles = re.findall(r"<h2>(.*?)</h2>", page)
+    assert len(images) == 7
+    assert len(titles) == len(images) + 1
+    for image in images:
+        (tmp_path / "image.png").write_bytes(base64.b64decode(image))
+        pixels = matplotlib.image.imread(tmp_path / "image.png")
+        assert pixels[..., :3].std() > 0.01  # not an empty canvas
+    assert not re.search(r'(src|href)="(?!data:)', page)  # nothing comes from elsewhere
+    evaluation = fitted.evaluate(pictures.X, random_state=0)
+    assert f"{evaluation.discrete:.2f} nats" in page
+    assert f"largest {evaluation.n_active_max}, budget 5" in page
+
+
+def test__report__continuous_columns_without_labels__is_written_too(fitted_gaussian, measurements, tmp_path):
+    data = Dataset("measurements", measurements)
+    page = write_report(fitted_gaussian, data, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count("data:image/png") == 6
+    assert "Gaussian likelihood" in page
+
+
+def test__report__name_with_markup__is_escaped(fitted, pictures, tmp_path):
+    data = Dataset("<script>alert(1)</script>", pictures.X, image_shape=(8, 8))
+    page = write_report(fitted, data, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<script>" not in page
+
+
+def test__sparsity__bars__are_shares_of_observations(fitted, pictures):
+    codes = fitted.transform(pictures.X)
+    figure = figures.sparsity(fitted, pictures, codes, codes)
+    left = figure.axes[0]
+    heights = [bar.get_height() for container in left.containers for bar in container]
+    assert sum(heights) == pytest.approx(2.0)
+    line = left.lines[0].get_ydata()
+    assert np.sum(line) == pytest.approx(1.0)
+
+
+def test__feature_atlas__effects__are_what_the_feature_changes(fitted, pictures):
+    codes = fitted.sample_codes(pictures.X, random_state=0)
+    row = int(np.argmax(np.diff(codes.indptr) > 1))
+    feature = int(codes[[row]].indices[0])
+    without = codes[[row]].toarray()
+    without[0, feature] = 0
+    expected = fitted.inverse_transform(codes[[row]]) - fitted.inverse_transform(without)
+    np.testing.assert_allclose(figures._change(fitted, codes[[row]], feature), expected)
+
+
+def test__figures__codes_that_are_all_empty__still_draw(fitted, pictures):
+    empty = sp.csr_matrix((120, 16), dtype=np.int32)
+    figures.reconstructions(fitted, pictures, empty)
+    figures.reading_a_code(fitted, pictures, empty)
+    figures.feature_atlas(fitted, pictures, empty)
+    figures.usage(empty, empty)

@@ -1,0 +1,156 @@
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+from sdlgm import __version__, load
+from sdlgm.cli import app
+
+FAST = ["--max-iter", "30", "--n-components", "16", "--max-active", "4", "--hidden", "32", "--gate-hidden", "8"]
+
+
+def run(*arguments: object, code: int = 0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model.sdlgm"
+    run("fit", "digits:train", "--out", path, *FAST, "--seed", 3)
+    return path
+
+
+def test__fit__options__reach_the_model(model):
+    loaded = load(model)
+    assert (loaded.max_active, loaded.n_components, loaded.hidden, loaded.random_state) == (4, 16, (32,), 3)
+    assert loaded.n_iter_ == 30
+
+
+def test__encode_and_decode__round_trip__keeps_the_budget(model, tmp_path):
+    result = run("encode", model, "digits:test", "--out", tmp_path / "codes.npz")
+    codes = sp.load_npz(tmp_path / "codes.npz")
+    assert codes.shape == (297, 16)
+    assert codes.sum(axis=1).max() <= 4
+    assert "297 rows" in result.output
+    run("decode", model, tmp_path / "codes.npz", "--out", tmp_path / "decoded.csv")
+    run("decode", model, tmp_path / "codes.npz", "--out", tmp_path / "decoded.npy")
+    assert np.load(tmp_path / "decoded.npy").shape == (297, 64)
+    run("encode", model, "digits:test", "--out", tmp_path / "best.npz", "--n-candidates", 3)
+
+
+def test__evaluate__json__is_for_machines(model):
+    numbers = json.loads(run("evaluate", model, "digits:test", "--json").output)
+    assert numbers["n_rows"] == 297
+    assert numbers["n_active_max"] <= 4
+    assert numbers["discrete_bits"] == pytest.approx(numbers["discrete"] / np.log(2))
+    assert "discrete bound" in run("evaluate", model, "digits:test").output
+
+
+def test__sample_and_report__write_their_files(model, tmp_path):
+    run("sample", model, "-n", 5, "--out", tmp_path / "new.npy", "--seed", 1)
+    assert np.load(tmp_path / "new.npy").shape == (5, 64)
+    run("report", model, "digits:test", "--out", tmp_path / "report.html")
+    assert (tmp_path / "report.html").stat().st_size > 50_000
+
+
+def test__demo__few_iterations__does_the_whole_job(tmp_path):
+    result = run("demo", "--out", tmp_path / "demo", "--max-iter", 20)
+    assert {path.name for path in (tmp_path / "demo").iterdir()} == {
+        "report.html",
+        "model.sdlgm",
+        "codes.npz",
+        "decoded.npy",
+    }
+    for words in ("nats", "bits", "active slots, mean", "active slots, largest", "features used", "report.html"):
+        assert words in result.output
+
+
+def test__fit__checkpoint_and_resume__ends_at_the_same_model(tmp_path):
+    common = ["fit", "digits:train", *FAST]
+    run(*common, "--out", tmp_path / "a", "--checkpoint-dir", tmp_path / "c", "--checkpoint-every", 10)
+    run(*common, "--out", tmp_path / "b", "--checkpoint-dir", tmp_path / "c", "--checkpoint-every", 10, "--resume")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test__fit__csv_with_labels__leaves_the_label_out(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["a,b,kind"] + [f"{x},{y},{'uv'[i % 2]}" for i, (x, y) in enumerate(rng.normal(size=(40, 2)))]
+    (tmp_path / "data.csv").write_text("\n".join(lines))
+    run("fit", tmp_path / "data.csv", "--label-column", "kind", "--out", tmp_path / "m", *FAST)
+    assert load(tmp_path / "m").likelihood_ == "gaussian"
+
+
+def test__data_list__names__are_there():
+    output = run("data", "list").output
+    assert "digits" in output
+    assert "mnist" in output
+    assert "nothing to fetch" in run("data", "fetch", "digits").output
+
+
+def test__reproduce_gradients__small_run__can_be_continued(tmp_path):
+    arguments = ["reproduce", "gradients", "--data", "digits", "--settings", "reinmax", "--seeds", 1]
+    arguments += ["--max-iter", 4, "--work", tmp_path / "runs", "--out", tmp_path / "result.json", "--jobs", 1]
+    run(*arguments)
+    first = json.loads((tmp_path / "result.json").read_text())
+    (row,) = first["rows"]
+    assert row["setting"] == "reinmax"
+    assert row["test"]["n_rows"] == 297
+    assert {"command", "versions", "cores", "protocol"} <= set(first)
+    run(*arguments)
+    assert json.loads((tmp_path / "result.json").read_text())["rows"] == first["rows"]
+    assert "no such setting" in run(*arguments, "--settings", "nonsense", code=2).stderr
+
+
+def test__version_and_help__answer():
+    assert run("--version").output.strip() == __version__
+    for command in ("demo", "fit", "encode", "decode", "evaluate", "sample", "report", "data", "reproduce"):
+        assert command in run("--help").output
+        assert "Usage" in run(command, "--help").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "nonsense", "--out", "OUT"], "named data sets are"),
+        (["fit", "missing.csv", "--out", "OUT"], "no such file"),
+        (["fit", "digits", "--out", "OUT", "--max-active", "0"], "max_active"),
+        (["fit", "digits", "--out", "OUT", "--gradient", "magic"], "gradient"),
+        (["fit", "digits", "--out", "OUT", "--hidden", "a,b"], "layer sizes"),
+        (["fit", "digits", "--out", "OUT", "--resume"], "--checkpoint-dir"),
+        (["fit", "digits", "--out", "no/such/folder/model"], "make it first"),
+        (["encode", "MODEL", "NARROW", "--out", "OUT.npz"], "features"),
+        (["encode", "MODEL", "digits", "--out", "OUT.csv"], ".npz"),
+        (["encode", "GARBAGE", "digits", "--out", "OUT.npz"], "damaged"),
+        (["decode", "MODEL", "GARBAGE", "--out", "OUT.npy"], "garbage"),
+        (["decode", "MODEL", "OVER", "--out", "OUT.npy"], "budget"),
+        (["evaluate", "MODEL", "BAD"], "NaN"),
+        (["data", "fetch", "nonsense"], "known are"),
+    ],
+)
+def test__errors__expected_ones__are_one_line_with_code_two_and_no_file(model, tmp_path, arguments, message):
+    (tmp_path / "garbage").write_bytes(b"garbage")
+    np.save(tmp_path / "narrow.npy", np.zeros((3, 5)))
+    np.save(tmp_path / "bad.npy", np.full((3, 64), np.nan))
+    sp.save_npz(tmp_path / "over.npz", sp.csr_matrix(np.ones((2, 16))))
+    names = {
+        "MODEL": model,
+        "OUT": tmp_path / "out",
+        "OUT.npz": tmp_path / "out.npz",
+        "OUT.csv": tmp_path / "out.csv",
+        "OUT.npy": tmp_path / "out.npy",
+        "GARBAGE": tmp_path / "garbage",
+        "NARROW": tmp_path / "narrow.npy",
+        "BAD": tmp_path / "bad.npy",
+        "OVER": tmp_path / "over.npz",
+    }
+    before = sorted(tmp_path.iterdir())
+    result = run(*(names.get(argument, argument) for argument in arguments), code=2)
+    assert message in result.stderr
+    assert result.stderr.startswith("error:")
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in result.output
+    assert sorted(tmp_path.iterdir()) == before

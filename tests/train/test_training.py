@@ -1,0 +1,251 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from sdlgm import SDLGM
+from sdlgm.errors import ModelFileError, TrainingDivergedError
+from sdlgm.train import ShuffledBatches, TrainConfig, binarize, parameters_of, schedules
+
+CONFIG = TrainConfig(
+    max_iter=100,
+    batch_size=10,
+    learning_rate=0.1,
+    lr_decay=0.5,
+    kl_warmup=0.2,
+    final_temperature=0.25,
+    learn_temperature=False,
+    gradient="reinmax",
+    n_samples=1,
+    kl="exact",
+    binarize=None,
+    n_iter_no_change=None,
+)
+
+
+def same_parameters(first: SDLGM, second: SDLGM) -> bool:
+    left, right = parameters_of(first.module_), parameters_of(second.module_)
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test__kl_weight__warm_up__rises_linearly_to_one():
+    weights = [schedules.kl_weight(CONFIG, i) for i in (0, 10, 20, 99)]
+    assert weights == [0.0, 0.5, 1.0, 1.0]
+    assert schedules.kl_weight(replace(CONFIG, kl_warmup=0.0), 0) == 1.0
+
+
+def test__learning_rate__decay__falls_linearly_to_zero():
+    rates = [schedules.learning_rate(CONFIG, i) for i in (0, 50, 75, 100, 200)]
+    assert rates == pytest.approx([0.1, 0.1, 0.05, 0.0, 0.0])
+    assert schedules.learning_rate(replace(CONFIG, lr_decay=0.0), 1000) == 0.1
+
+
+def test__temperature__schedule__is_geometric():
+    assert schedules.temperature(1.0, CONFIG, 50) == pytest.approx(0.5)
+    assert schedules.temperature(1.0, CONFIG, 100) == pytest.approx(0.25)
+    assert schedules.temperature(1.0, replace(CONFIG, final_temperature=None), 50) == 1.0
+
+
+def test__batches__an_epoch__has_every_row_once_and_epochs_differ():
+    rows = np.arange(30.0).reshape(30, 1)
+    batches = ShuffledBatches(rows, 10, seed=1)
+    first = np.concatenate([batches[i] for i in range(3)]).ravel()
+    second = np.concatenate([batches[i] for i in range(3, 6)]).ravel()
+    assert sorted(first) == sorted(second) == list(range(30))
+    assert not np.array_equal(first, second)
+    again = ShuffledBatches(rows, 10, seed=1)
+    assert np.array_equal(again[4], batches[4])
+
+
+def test__batches__fingerprint__tells_data_apart():
+    rows = np.arange(30.0).reshape(10, 3)
+    prints = {
+        ShuffledBatches(data, 5, 0).fingerprint() for data in (rows, rows + 1, rows[:9], sp.csr_matrix(rows))
+    }
+    assert len(prints) == 4
+
+
+def test__binarize__each_way__does_what_it_says(generator):
+    grey = torch.full((2000, 1), 0.3)
+    drawn = binarize(grey, "dynamic", generator)
+    assert set(drawn.unique().tolist()) == {0.0, 1.0}
+    assert drawn.mean().item() == pytest.approx(0.3, abs=0.05)
+    assert not torch.equal(drawn, binarize(grey, "dynamic", generator))
+    assert binarize(torch.tensor([0.49, 0.5]), "threshold", generator).tolist() == [0.0, 1.0]
+    assert binarize(grey, "probability", generator) is grey
+
+
+def test__fit__same_seed__is_the_same_model_bit_for_bit(digits, small):
+    models = [SDLGM(**small, random_state=3).fit(digits) for _ in range(2)]
+    assert same_parameters(*models)
+    assert not same_parameters(models[0], SDLGM(**small, random_state=4).fit(digits))
+
+
+def test__fit__any_seed__leaves_the_global_generators_alone(digits, small):
+    torch.manual_seed(5)
+    np.random.seed(5)  # noqa: NPY002
+    expected = torch.rand(3), np.random.rand(3)  # noqa: NPY002
+    torch.manual_seed(5)
+    np.random.seed(5)  # noqa: NPY002
+    SDLGM(**small, random_state=3).fit(digits)
+    assert torch.equal(torch.rand(3), expected[0])
+    assert np.array_equal(np.random.rand(3), expected[1])  # noqa: NPY002
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.parametrize("gradient", ["reinmax", "gumbel_softmax"])
+def test__resume__interrupted_run__ends_where_the_uninterrupted_ends(
+    digits, small, tmp_path, monkeypatch, early_stopping, gradient
+):
+    settings = {
+        **small,
+        "random_state": 0,
+        "learn_prior": True,
+        "learn_temperature": True,
+        "early_stopping": early_stopping,
+        "gradient": gradient,
+    }
+    whole = SDLGM(**settings).fit(digits)
+    checkpointed = {**settings, "checkpoint_dir": tmp_path, "checkpoint_every": 10}
+    from sdlgm.train.trainer import Trainer
+
+    step = Trainer.step
+
+    def failing(self, rows):
+        if self.iteration == 15:
+            raise OSError("power cut")
+        return step(self, rows)
+
+    monkeypatch.setattr(Trainer, "step", failing)
+    with pytest.raises(OSError, match="power cut"):
+        SDLGM(**checkpointed).fit(digits)
+    monkeypatch.undo()
+    resumed = SDLGM(**checkpointed, resume=True).fit(digits)
+    assert same_parameters(whole, resumed)
+    assert resumed.history_ == whole.history_
+    assert resumed.n_iter_ == whole.n_iter_
+
+
+def test__resume__finished_run__is_done_at_once(digits, small, tmp_path, monkeypatch):
+    settings = {**small, "random_state": 0, "checkpoint_dir": tmp_path}
+    first = SDLGM(**settings).fit(digits)
+
+    def never(self, rows):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr("sdlgm.train.trainer.Trainer.step", never)
+    assert same_parameters(first, SDLGM(**settings, resume=True).fit(digits))
+
+
+def test__resume__no_checkpoint_yet__starts_afresh(digits, small, tmp_path):
+    model = SDLGM(**small, random_state=0, checkpoint_dir=tmp_path / "new", resume=True).fit(digits)
+    assert model.n_iter_ == small["max_iter"]
+
+
+@pytest.mark.parametrize("change", [{"max_active": 4}, {"learning_rate": 0.01}, {"random_state": 1}])
+def test__resume__other_settings__are_refused_by_name(digits, small, tmp_path, change):
+    settings = {**small, "random_state": 0, "checkpoint_dir": tmp_path}
+    SDLGM(**settings).fit(digits)
+    with pytest.raises(ModelFileError, match="was made with"):
+        SDLGM(**{**settings, **change}, resume=True).fit(digits)
+
+
+def test__resume__other_data__are_refused(digits, small, tmp_path):
+    settings = {**small, "random_state": 0, "checkpoint_dir": tmp_path}
+    SDLGM(**settings).fit(digits)
+    with pytest.raises(ModelFileError, match="data="):
+        SDLGM(**settings, resume=True).fit(digits[:300])
+
+
+def test__resume__damaged_checkpoint__is_a_named_error(digits, small, tmp_path):
+    settings = {**small, "random_state": 0, "checkpoint_dir": tmp_path}
+    SDLGM(**settings).fit(digits)
+    path = tmp_path / "checkpoint.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ModelFileError, match=r"checkpoint\.safetensors"):
+        SDLGM(**settings, resume=True).fit(digits)
+
+
+def test__resume__without_integer_seed__says_so(digits, small, tmp_path):
+    with pytest.raises(ValueError, match="integer random_state"):
+        SDLGM(**small, checkpoint_dir=tmp_path, resume=True).fit(digits)
+
+
+def test__fit__diverging__stops_with_term_iteration_and_last_good_parameters(digits, small, monkeypatch, tmp_path):
+    from sdlgm.train.trainer import Trainer
+
+    step = Trainer.step
+
+    def poisoned(self, rows):
+        if self.iteration == 33:
+            self.module.decoder[-1].bias.data.fill_(float("nan"))
+        return step(self, rows)
+
+    monkeypatch.setattr(Trainer, "step", poisoned)
+    model = SDLGM(**small, random_state=0, checkpoint_dir=tmp_path, checkpoint_every=20)
+    with pytest.raises(TrainingDivergedError, match="log_likelihood is not finite at iteration 33") as caught:
+        model.fit(digits)
+    assert str(tmp_path / "checkpoint.safetensors") in str(caught.value)
+    assert all(torch.isfinite(tensor).all() for tensor in parameters_of(model.module_).values())
+
+
+def test__early_stopping__no_improvement__stops_and_keeps_the_best(digits, small):
+    settings = {**small, "max_iter": 2000, "kl_warmup": 0.0, "learning_rate": 0.02, "lr_decay": 0.0}
+    model = SDLGM(**settings, early_stopping=True, n_iter_no_change=3, random_state=0).fit(digits)
+    assert model.n_iter_ < 2000
+    best = max(model.history_, key=lambda record: record.discrete)
+    assert best.iteration == model.n_iter_ - 3 * 40
+
+
+def test__learn_prior__during_warm_up__stays_and_moves_afterwards(digits, small):
+    settings = {**small, "learn_prior": True, "gate_prior": 0.5, "random_state": 0}
+    warming = SDLGM(**{**settings, "kl_warmup": 1.0}).fit(digits)
+    assert warming.gate_prior_ == pytest.approx(0.5)
+    moved = SDLGM(**{**settings, "kl_warmup": 0.0}).fit(digits)
+    assert moved.gate_prior_ != pytest.approx(0.5, abs=1e-4)
+    assert moved.feature_prior_.sum() == pytest.approx(1.0, abs=1e-5)
+
+
+def test__temperatures__learned_scheduled_and_fixed__end_where_they_should(digits, small):
+    settings = {**small, "gradient": "gumbel_softmax", "random_state": 0}
+    learned = SDLGM(**settings, learn_temperature=True).fit(digits).history_[-1]
+    assert learned.feature_temperature != pytest.approx(1.0, abs=1e-4)
+    scheduled = SDLGM(**settings, final_temperature=0.5).fit(digits).history_[-1]
+    assert scheduled.gate_temperature == pytest.approx(0.5, rel=0.05)
+    fixed = SDLGM(**settings, gate_temperature=2.0).fit(digits).history_[-1]
+    assert fixed.gate_temperature == pytest.approx(2.0)
+
+
+SCRIPT = """
+import sys
+from sklearn.datasets import load_digits
+from sdlgm import SDLGM
+SDLGM(n_components=16, max_active=5, hidden=(32,), gate_hidden=(8,), max_iter=10**6, checkpoint_dir=sys.argv[1],
+      checkpoint_every=200, random_state=0).fit(load_digits().data / 16)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test__signal__during_training__leaves_a_whole_checkpoint(tmp_path, number):
+    from sdlgm import _tensorfile
+
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)], stderr=subprocess.PIPE)
+    path = tmp_path / "checkpoint.safetensors"
+    deadline = time.monotonic() + 120
+    while not path.exists() and time.monotonic() < deadline:  # the first regular one: training is under way
+        time.sleep(0.05)
+    path.unlink()
+    process.send_signal(number)
+    _, message = process.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in message
+    document, tensors = _tensorfile.read(path, "sdlgm-checkpoint")
+    assert document["iteration"] > 200
+    assert "generator" in tensors
