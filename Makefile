@@ -14,7 +14,7 @@ help:
 	@echo "make test-slow  the long tests: training on MNIST, a wheel in a clean environment"
 	@echo "make lint       ruff and pyright"
 	@echo "make install    the development environment in .venv"
-	@echo "make bench      how the gradient estimators compare on MNIST, and their speed (hours)"
+	@echo "make bench      time of an iteration with each gradient"
 	@echo "make docs       the generated pages from docs/results, and a check of all links"
 	@echo "make wheel      dist/*.whl"
 
@@ -49,6 +49,13 @@ lint: .venv/.developer
 format: .venv/.developer
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench: .venv/.developer
+	$(BIN)/python benchmarks/iteration.py
+
+docs: .venv/.developer
+	$(BIN)/python docs/build.py
+	$(BIN)/python docs/build.py --check
 
 wheel: .venv/.developer
 	$(BIN)/python -m build --wheel --outdir dist

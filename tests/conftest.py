@@ -58,4 +58,3 @@ def fitted(digits) -> SDLGM:
 @pytest.fixture(scope="session")
 def fitted_gaussian(measurements) -> SDLGM:
     return SDLGM(**SMALL, random_state=0).fit(measurements)
-

@@ -1,3 +1,4 @@
+import inspect
 import json
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 from typer.testing import CliRunner
 
-from sdlgm import __version__, load
+from sdlgm import SDLGM, __version__, cli, load
 from sdlgm.cli import app
 
 FAST = ["--max-iter", "30", "--n-components", "16", "--max-active", "4", "--hidden", "32", "--gate-hidden", "8"]
@@ -28,6 +29,16 @@ def test__fit__options__reach_the_model(model):
     loaded = load(model)
     assert (loaded.max_active, loaded.n_components, loaded.hidden, loaded.random_state) == (4, 16, (32,), 3)
     assert loaded.n_iter_ == 30
+
+
+def test__fit__every_parameter_of_the_estimator__is_an_option_with_its_default():
+    parameters = inspect.signature(cli.fit).parameters
+    for name, parameter in inspect.signature(SDLGM).parameters.items():
+        if name in ("random_state", "verbose"):  # --seed; the bar is always shown
+            continue
+        default = parameter.default
+        expected = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        assert parameters[name].default == expected, name
 
 
 def test__encode_and_decode__round_trip__keeps_the_budget(model, tmp_path):

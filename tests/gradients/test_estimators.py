@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from enumeration import K, L0, all_counts
 from torch import Tensor
 
+from enumeration import L0, K, all_counts
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model import SlotDistribution, Temperatures
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from enumeration import K, L0, all_counts
 from torch import Tensor
 
+from enumeration import L0, K, all_counts
 from sdlgm.model import ModelConfig, SDLGMModule, discrete_expectation, relaxed_expectation
 
 D = 4
@@ -59,9 +59,7 @@ def test__bounds__enumerated__are_in_order(module, x, generator):
 def test__importance_weighted_bound__many_samples__converges_to_the_evidence(module, x, generator):
     with torch.no_grad():
         evidence = log_evidence(module, x)
-        gaps = [
-            float((evidence - module.importance_weighted_bound(x, n, generator)).abs().max()) for n in (10, 50_000)
-        ]
+        gaps = [float((evidence - module.importance_weighted_bound(x, n, generator)).abs().max()) for n in (10, 50_000)]
     assert gaps[1] < 0.02
     assert gaps[1] < gaps[0]
 

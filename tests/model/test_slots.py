@@ -3,13 +3,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from enumeration import K, L0, all_counts, all_slots, tiny, tiny_prior
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from torch.distributions import Bernoulli, Categorical, Multinomial, RelaxedOneHotCategorical, kl_divergence
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from enumeration import L0, K, all_counts, all_slots, tiny, tiny_prior
 from sdlgm.model import SlotDistribution, Temperatures, multinomial_mode
 
 ALPHA = 1e-4  # of the goodness-of-fit tests; seeds are fixed, so they fail for wrong code only
@@ -65,7 +65,9 @@ def test__kl_exact__enumerated__equals_divergence_of_the_counts():
 def test__kl_paper__torch_distributions__equals_sum_over_slots():
     posterior, prior = tiny(), tiny_prior()
     gates = kl_divergence(Bernoulli(logits=posterior.gate_logit), Bernoulli(logits=prior.gate_logit))
-    features = kl_divergence(Categorical(logits=posterior.feature_log_probs), Categorical(logits=prior.feature_log_probs))
+    features = kl_divergence(
+        Categorical(logits=posterior.feature_log_probs), Categorical(logits=prior.feature_log_probs)
+    )
     terms = posterior.prior_terms(prior, "paper")
     torch.testing.assert_close(terms.kl_gates, L0 * gates)
     torch.testing.assert_close(terms.kl_features, L0 * features)
@@ -199,9 +201,7 @@ def test__multinomial_mode__small_cases__is_the_most_probable_outcome(probs, n):
     seed=st.integers(0, 1000),
 )
 @settings(deadline=None)
-def test__budget__any_parameters__is_never_exceeded(
-    gate_logit, scale, n_slots, n_features, dtype, temperature, seed
-):
+def test__budget__any_parameters__is_never_exceeded(gate_logit, scale, n_slots, n_features, dtype, temperature, seed):
     generator = torch.Generator().manual_seed(seed)
     logits = scale * torch.randn(3, n_features, generator=generator, dtype=dtype)
     distribution = SlotDistribution(torch.full((3,), gate_logit, dtype=dtype), logits.log_softmax(-1), n_slots)

@@ -66,9 +66,7 @@ def test__batches__an_epoch__has_every_row_once_and_epochs_differ():
 
 def test__batches__fingerprint__tells_data_apart():
     rows = np.arange(30.0).reshape(10, 3)
-    prints = {
-        ShuffledBatches(data, 5, 0).fingerprint() for data in (rows, rows + 1, rows[:9], sp.csr_matrix(rows))
-    }
+    prints = {ShuffledBatches(data, 5, 0).fingerprint() for data in (rows, rows + 1, rows[:9], sp.csr_matrix(rows))}
     assert len(prints) == 4
 
 
@@ -90,13 +88,13 @@ def test__fit__same_seed__is_the_same_model_bit_for_bit(digits, small):
 
 def test__fit__any_seed__leaves_the_global_generators_alone(digits, small):
     torch.manual_seed(5)
-    np.random.seed(5)  # noqa: NPY002
-    expected = torch.rand(3), np.random.rand(3)  # noqa: NPY002
+    np.random.seed(5)
+    expected = torch.rand(3), np.random.rand(3)
     torch.manual_seed(5)
-    np.random.seed(5)  # noqa: NPY002
+    np.random.seed(5)
     SDLGM(**small, random_state=3).fit(digits)
     assert torch.equal(torch.rand(3), expected[0])
-    assert np.array_equal(np.random.rand(3), expected[1])  # noqa: NPY002
+    assert np.array_equal(np.random.rand(3), expected[1])
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])

@@ -49,6 +49,8 @@ class Evaluation:
     """What a code costs under the prior: the information that it carries at most."""
     kl_gates: float
     kl_features: float
+    n_active_expected: float
+    """Mean of L_i under q(z given x), max_active * gate_prob: active slots of a drawn code."""
     n_active_mean: float
     """Active slots of the codes that `transform` gives."""
     n_active_max: int

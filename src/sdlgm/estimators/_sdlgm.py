@@ -317,6 +317,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise ValueError("learn_temperature=True and final_temperature exclude each other; set one of them")
         if self.resume and not isinstance(self.random_state, Integral):
             raise ValueError("resume=True needs an integer random_state, to know that the run is the same")
+        for name in ("hidden", "gate_hidden"):
+            if not all(isinstance(width, Integral) and width > 0 for width in getattr(self, name)):
+                raise ValueError(f"{name}={getattr(self, name)!r}; it is a tuple of positive whole numbers")
         self.likelihood_ = self._chosen_likelihood(rows)
         columns = Columns.of(rows)
         gaussian = self.likelihood_ == "gaussian"
@@ -569,7 +572,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         codes = self.transform(X)
         n_active = np.asarray(codes.sum(axis=1)).ravel()
         generator = self._generator(random_state)
-        totals = np.zeros(3)
+        totals = np.zeros(4)
         presence = np.zeros(codes.shape[1])
         with torch.inference_mode():
             prior = self.module_.prior()
@@ -577,9 +580,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 x = train.binarize(self._to_device(batch), self._binarize, generator)
                 posterior = self.module_.inference(x)
                 terms = posterior.prior_terms(prior, cast(Literal["exact", "paper"], self.kl))
-                totals += [float(term.double().sum()) for term in (terms.kl, terms.kl_gates, terms.kl_features)]
+                parts = terms.kl, terms.kl_gates, terms.kl_features, self.module_.config.n_slots * posterior.gate_prob
+                totals += [float(part.double().sum()) for part in parts]
                 presence += posterior.presence.double().sum(0).cpu().numpy()
-        kl, kl_gates, kl_features = totals / codes.shape[0]
+        kl, kl_gates, kl_features, n_active_expected = (totals / codes.shape[0]).tolist()
         return Evaluation(
             n_rows=codes.shape[0],
             max_active=int(self.module_.config.n_slots),
@@ -589,6 +593,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             kl=kl,
             kl_gates=kl_gates,
             kl_features=kl_features,
+            n_active_expected=n_active_expected,
             n_active_mean=float(n_active.mean()),
             n_active_max=int(n_active.max()),
             features_used=int(np.count_nonzero(np.asarray(codes.sum(axis=0)))),

@@ -29,17 +29,15 @@ class ProgressBar:
         self.visible = visible
         if not visible:
             return
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
-        self._bar = RichProgress(
-            TextColumn("fit"),
-            BarColumn(),
+        self._bar = RichProgress(  # eighty columns wide at the most
+            BarColumn(bar_width=14),
             MofNCompleteColumn(),
             TextColumn("{task.fields[state]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
             TimeRemainingColumn(),
+            TextColumn("left"),
         )
         self._task = self._bar.add_task("fit", total=total, completed=completed, state="")
 
@@ -48,7 +46,7 @@ class ProgressBar:
             return
         state = ""
         if record is not None:
-            state = f"discrete bound {record.discrete:.1f} nats, KL {record.kl:.1f}, {record.n_active:.1f} active"
+            state = f"bound {record.discrete:.1f} nats, {record.n_active:.1f} active"
         self._bar.update(self._task, completed=iteration, state=state)
 
     def __enter__(self) -> Self:

@@ -1,0 +1,27 @@
+"""Learning from measurements that arrive in chunks, and sending them as codes within a budget."""
+
+import numpy as np
+
+from sdlgm import SDLGM
+
+rng = np.random.default_rng(0)
+patterns = rng.normal(size=(6, 20))
+
+
+def chunk(n: int = 500) -> np.ndarray:
+    """Twenty sensors that see the sum of up to three of six patterns, and noise."""
+    present = rng.random((n, 6)) < 0.25
+    return present @ patterns + 0.1 * rng.normal(size=(n, 20))
+
+
+model = SDLGM(
+    n_components=32, max_active=8, hidden=(64,), gate_hidden=(16,), max_iter=1000, learning_rate=3e-3, random_state=0
+)
+for _ in range(200):
+    model.partial_fit(chunk())
+
+new = chunk()
+codes = model.transform(new)
+explained = 1 - np.square(model.inverse_transform(codes) - new).sum() / np.square(new - new.mean(axis=0)).sum()
+print(f"{codes.nnz / codes.shape[0]:.1f} numbers a row in the place of 20, never more than {model.max_active}")
+print(f"variance explained: {explained:.2f}")

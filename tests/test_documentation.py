@@ -1,0 +1,75 @@
+"""What README, guide and examples say, done."""
+
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sdlgm.cli import app
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+def test__commands__on_a_page__run_one_after_the_other(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    commands = [shlex.split(line) for block in blocks(page, "bash") for line in block.strip().splitlines()]
+    commands = [command for command in commands if command[0] == "sdlgm"]
+    assert commands
+    for command in commands:
+        result = CliRunner().invoke(app, command[1:])
+        assert result.exit_code == 0, f"{command}: {result.output}"
+
+
+def test__python__in_the_readme__runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks("README.md", "python")
+    exec(compile(code, "README.md", "exec"), {})
+    assert (tmp_path / "model.sdlgm").exists()
+    assert "Evaluation(" in capsys.readouterr().out
+
+
+def test__make_targets__in_the_readme__exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
+    assert {"demo", "test"} <= set(targets)
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, re.M)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test__example__runs(path, tmp_path):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
+    result = subprocess.run([sys.executable, path], capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip()
+
+
+def test__docstring_example__of_the_estimator__is_true():
+    from sdlgm.estimators import _sdlgm
+
+    assert doctest.testmod(_sdlgm).failed == 0
+    assert doctest.testmod(_sdlgm).attempted > 3
+
+
+def test__generated_pages__are_made_from_the_results_and_links_lead_somewhere():
+    result = subprocess.run([sys.executable, ROOT / "docs" / "build.py", "--check"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test__parameters__of_the_estimator__are_all_documented():
+    from sdlgm import SDLGM
+
+    documentation = SDLGM.__doc__ or ""
+    for name in SDLGM._get_param_names():
+        assert re.search(rf"^    (\w+, )*{name}(, \w+)* : ", documentation, re.M), name
