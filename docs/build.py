@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from sdlgm import SDLGM, load
 from sdlgm.data import load_data
+from sdlgm.paper.gradients import SETTINGS
 from sdlgm.report import figures
 
 DOCS = Path(__file__).parent
@@ -61,7 +63,7 @@ def comparison_table(result: dict[str, Any]) -> list[str]:
             mean_and_deviation(of(rows, "test", "kl")),
             mean_and_deviation(of(rows, "test", "n_active_expected")),
             mean_and_deviation(of(rows, "test", "features_alive"), 0),
-            mean_and_deviation([1000 * row["seconds_per_iteration"] for row in rows], 0),
+            mean_and_deviation([1000 * s for row in rows if (s := row["seconds_per_iteration"]) is not None], 0),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
@@ -71,6 +73,10 @@ def gradients_page(result: dict[str, Any]) -> str:
     groups = by_setting(result)
     validation = {setting: float(np.mean(of(rows, "validation", "discrete"))) for setting, rows in groups.items()}
     best = max(validation, key=lambda setting: validation[setting])
+    if SETTINGS[best]["gradient"] != SDLGM().gradient:
+        raise SystemExit(
+            f"{best} is best on validation data, but the default is {SDLGM().gradient}: change one of them"
+        )
     seeds = sorted({row["seed"] for row in result["rows"]})
     iterations = sorted({row["max_iter"] for row in result["rows"]})
     selection = heading("gradient", "discrete, validation", "100 importance samples, test", "final temperatures")
@@ -186,8 +192,6 @@ def main() -> int:
 
 
 def readme_picture(model_path: Path) -> Figure:
-    from sdlgm import load
-
     model, data = load(model_path), load_data("mnist:test")
     return figures.reading_a_code(model, data, model.transform(data.X))
 

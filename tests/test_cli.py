@@ -4,10 +4,12 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from typer.testing import CliRunner
 
 from sdlgm import SDLGM, __version__, cli, load
 from sdlgm.cli import app
+from sdlgm.train import Trainer
 
 FAST = ["--max-iter", "30", "--n-components", "16", "--max-active", "4", "--hidden", "32", "--gate-hidden", "8"]
 
@@ -80,11 +82,26 @@ def test__demo__few_iterations__does_the_whole_job(tmp_path):
         assert words in result.output
 
 
-def test__fit__checkpoint_and_resume__ends_at_the_same_model(tmp_path):
-    common = ["fit", "digits:train", *FAST]
-    run(*common, "--out", tmp_path / "a", "--checkpoint-dir", tmp_path / "c", "--checkpoint-every", 10)
-    run(*common, "--out", tmp_path / "b", "--checkpoint-dir", tmp_path / "c", "--checkpoint-every", 10, "--resume")
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+def test__fit__interrupted_and_resumed__ends_at_the_same_model(tmp_path, monkeypatch):
+    common = ["fit", "digits:train", *FAST, "--checkpoint-every", 10]
+    run(*common, "--out", tmp_path / "a")
+    step = Trainer.step
+
+    def interrupted(self, rows):
+        if self.iteration == 25:
+            raise KeyboardInterrupt
+        return step(self, rows)
+
+    monkeypatch.setattr(Trainer, "step", interrupted)
+    message = run(*common, "--out", tmp_path / "b", "--checkpoint-dir", tmp_path / "c", code=130).stderr
+    assert "--resume" in message
+    assert not (tmp_path / "b").exists()
+    monkeypatch.undo()
+    assert "--resume" in run(*common, "--out", tmp_path / "b", "--checkpoint-dir", tmp_path / "c", code=2).stderr
+    run(*common, "--out", tmp_path / "b", "--checkpoint-dir", tmp_path / "c", "--resume")
+    assert load(tmp_path / "a").history_ == load(tmp_path / "b").history_
+    tensors = load(tmp_path / "a").module_.state_dict(), load(tmp_path / "b").module_.state_dict()
+    assert all(torch.equal(tensors[0][name], tensors[1][name]) for name in tensors[0])
 
 
 def test__fit__csv_with_labels__leaves_the_label_out(tmp_path):
@@ -93,6 +110,20 @@ def test__fit__csv_with_labels__leaves_the_label_out(tmp_path):
     (tmp_path / "data.csv").write_text("\n".join(lines))
     run("fit", tmp_path / "data.csv", "--label-column", "kind", "--out", tmp_path / "m", *FAST)
     assert load(tmp_path / "m").likelihood_ == "gaussian"
+
+
+def test__csv__column_names__are_kept_and_checked(tmp_path):
+    rng = np.random.default_rng(0)
+    values = "".join(f"{x},{y}\n" for x, y in rng.normal(size=(40, 2)))
+    (tmp_path / "data.csv").write_text("alpha,beta\n" + values)
+    (tmp_path / "swapped.csv").write_text("beta,alpha\n" + values)
+    run("fit", tmp_path / "data.csv", "--out", tmp_path / "m", *FAST)
+    run("encode", tmp_path / "m", tmp_path / "data.csv", "--out", tmp_path / "codes.npz")
+    run("decode", tmp_path / "m", tmp_path / "codes.npz", "--out", tmp_path / "decoded.csv")
+    assert (tmp_path / "decoded.csv").read_text().splitlines()[0] == '"alpha","beta"'
+    run("report", tmp_path / "m", tmp_path / "data.csv", "--out", tmp_path / "report.html")
+    result = run("encode", tmp_path / "m", tmp_path / "swapped.csv", "--out", tmp_path / "no.npz", code=2)
+    assert "feature names" in result.stderr
 
 
 def test__data_list__names__are_there():
@@ -131,6 +162,8 @@ def test__version_and_help__answer():
         (["fit", "digits", "--out", "OUT", "--max-active", "0"], "max_active"),
         (["fit", "digits", "--out", "OUT", "--gradient", "magic"], "gradient"),
         (["fit", "digits", "--out", "OUT", "--hidden", "a,b"], "layer sizes"),
+        (["fit", "digits", "--out", "OUT", "--hidden=-5"], "positive"),
+        (["fit", "digits", "--out", "OUT", "--device", "nonsense"], "device"),
         (["fit", "digits", "--out", "OUT", "--resume"], "--checkpoint-dir"),
         (["fit", "digits", "--out", "no/such/folder/model"], "make it first"),
         (["encode", "MODEL", "NARROW", "--out", "OUT.npz"], "features"),

@@ -6,14 +6,20 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+# The system tells the mask only by setting it; done once, at import, so that no other thread writes meanwhile.
+_UMASK = os.umask(0)
+os.umask(_UMASK)
+
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -> Path:
     """Let ``write`` fill a temporary file beside ``path``, flush it to disk and rename it into place.
 
     If anything fails on the way, ``path`` is as it was and the temporary file is gone. The temporary name ends like
-    ``path``, for writers that go by the ending.
+    ``path``, for writers that go by the ending. A symbolic link is followed; a device or pipe is not replaced.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path}: exists and is not a regular file")
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".sdlgm-", suffix=path.suffix)
     os.close(handle)
     temporary = Path(name)
@@ -21,7 +27,7 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -
         write(temporary)
         with temporary.open("rb+") as written:
             os.fsync(written.fileno())
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(0o666 & ~_UMASK)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -52,9 +58,3 @@ def _opened(folder: Path) -> Iterator[int | None]:
         yield handle
     finally:
         os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -62,11 +62,16 @@ def _escaped(error: Exception) -> str:
     return escape(" ".join(str(error).split()))
 
 
-def _writable(path: Path) -> Path:
+TABLES = (".npy", ".csv", ".parquet")
+
+
+def _writable(path: Path, endings: tuple[str, ...] = ()) -> Path:
     """Find out before any work whether the result can be written."""
     folder = path.parent
-    if path.is_dir():
-        raise DataError(f"{path}: is a folder; name a file to write")
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path}: is a folder or a device; name a file to write")
+    if endings and path.suffix not in endings:
+        raise DataError(f"{path}: cannot write this kind of file; the name must end in {' or '.join(endings)}")
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder to write to; make it first")
     if not os.access(folder, os.W_OK):
@@ -194,7 +199,7 @@ def fit(
         resume=resume,
         verbose=1,
     )
-    estimator.fit(load_data(data, label_column=label_column).X)
+    estimator.fit(load_data(data, label_column=label_column).table)
     estimator.save(model)
     out.print(f"model: {model} ({estimator.likelihood_} likelihood)", highlight=False, soft_wrap=True)
 
@@ -215,8 +220,8 @@ def encode(
     from sdlgm import load
     from sdlgm.data import load_data, write_codes
 
-    _writable(codes)
-    matrix = load(model).transform(load_data(data, label_column=label_column).X, n_candidates=n_candidates)
+    _writable(codes, (".npz",))
+    matrix = load(model).transform(load_data(data, label_column=label_column).table, n_candidates=n_candidates)
     write_codes(codes, matrix)
     n_active = matrix.sum(axis=1)
     summary = f"{matrix.shape[0]} rows, {n_active.mean():.2f} active slots on average, {n_active.max()} at most"
@@ -237,7 +242,7 @@ def decode(
     from sdlgm import load
     from sdlgm.data import read_codes, write_table
 
-    _writable(data)
+    _writable(data, TABLES)
     estimator = load(model)
     decoded = estimator.inverse_transform(read_codes(codes))
     write_table(data, decoded, tuple(getattr(estimator, "feature_names_in_", ())) or None)
@@ -261,7 +266,7 @@ def evaluate(
     from sdlgm.data import load_data
 
     dataset = load_data(data, label_column=label_column)
-    evaluation = load(model).evaluate(dataset.X, random_state=seed)
+    evaluation = load(model).evaluate(dataset.table, random_state=seed)
     if as_json:
         typer.echo(json.dumps(asdict(evaluation) | {"discrete_bits": evaluation.discrete_bits}))
     else:
@@ -283,7 +288,7 @@ def sample(
     from sdlgm import load
     from sdlgm.data import write_table
 
-    _writable(data)
+    _writable(data, TABLES)
     estimator = load(model)
     write_table(
         data, estimator.sample(n, random_state=seed), tuple(getattr(estimator, "feature_names_in_", ())) or None

@@ -100,11 +100,33 @@ def test__fetch__embedded_or_unknown__needs_no_network():
         fetch("nonsense")
 
 
-def test__load__mnist_that_is_not_here__says_how_to_get_it(monkeypatch, tmp_path):
-    monkeypatch.delenv("SDLGM_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(DataError, match="sdlgm data fetch mnist"):
+def idx(array: np.ndarray) -> bytes:
+    return bytes([0, 0, 8, array.ndim]) + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.tobytes()
+
+
+def test__load__mnist_that_is_not_here__is_downloaded(mirror, monkeypatch):
+    images, labels = np.arange(2 * 784, dtype=np.uint8).reshape(2, 28, 28), np.array([3, 1], dtype=np.uint8)
+    contents = {"t10k-images-idx3-ubyte": idx(images), "t10k-labels-idx1-ubyte": idx(labels)}
+    for name, content in contents.items():
+        Server.files[f"{name}.gz"] = gzip.compress(content)
+        monkeypatch.setitem(named.DATASETS["mnist"].files, name, hashlib.sha256(content).hexdigest())
+    monkeypatch.setattr(named, "MNIST_MIRRORS", (mirror,))
+    dataset = load_data("mnist:test")
+    np.testing.assert_allclose(dataset.X, images.reshape(2, 784) / 255, rtol=1e-6)
+    assert list(dataset.labels) == [3, 1]
+
+
+def test__load__mnist_that_cannot_be_had__says_what_to_do(mirror, monkeypatch):
+    Server.failures = 10**6
+    monkeypatch.setattr(named, "MNIST_MIRRORS", (mirror,))
+    with pytest.raises(DownloadError, match="set SDLGM_DATA"):
         load_data("mnist:test")
+
+
+def test__load__folder_with_the_name_of_a_data_set__is_not_in_the_way(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").mkdir()
+    assert load_data("digits").X.shape == (1797, 64)
 
 
 def test__load__digits__has_disjoint_splits():

@@ -4,7 +4,7 @@ import struct
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sdlgm.data import load_data, read_codes, read_idx, read_table, write_codes, write_table
@@ -31,8 +31,9 @@ def test__tables__written_and_read__are_the_same(tmp_path, X, ending):
         assert dataset.feature_names == ("a", "b", "c")
 
 
-def test__csv__without_header__keeps_the_first_row(tmp_path):
-    (tmp_path / "data.csv").write_text("1,2\n3,4\n")
+@pytest.mark.parametrize("first", ["1,2", '"1","2"', "\ufeff1,2", "1e0,2.0"])
+def test__csv__without_header__keeps_the_first_row(tmp_path, first):
+    (tmp_path / "data.csv").write_text(f"{first}\n3,4\n", encoding="utf-8")
     np.testing.assert_array_equal(read_table(tmp_path / "data.csv").X, [[1, 2], [3, 4]])
 
 
@@ -47,6 +48,7 @@ def test__csv__label_column__is_apart(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("a,a\n1,2\n", "more than one column is called 'a'"),
         ("a,b\n1,x\n", "column 'b' holds string"),
         ("a,b\n1,\n2,3\n", "1 missing"),
         ("a,b\n1,2,3\n", "cannot be read"),
@@ -76,6 +78,43 @@ def test__npy__images__are_flattened_with_their_shape(tmp_path):
     dataset = read_table(tmp_path / "images.npy")
     assert dataset.X.shape == (5, 12)
     assert dataset.image_shape == (4, 3)
+
+
+def test__npy__large_integers__are_exact_and_complex_numbers_refused(tmp_path):
+    times = 1_600_000_000 + np.arange(100).reshape(-1, 1)
+    np.save(tmp_path / "times.npy", times)
+    np.testing.assert_array_equal(read_table(tmp_path / "times.npy").X, times)
+    np.save(tmp_path / "complex.npy", np.ones((2, 2), dtype=complex))
+    with pytest.raises(DataError, match="not real numbers"):
+        read_table(tmp_path / "complex.npy")
+
+
+def test__parquet__missing_labels__have_a_name(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": [1.0, 2.0], "kind": ["x", None]}), tmp_path / "data.parquet")
+    assert list(read_table(tmp_path / "data.parquet", label_column="kind").labels) == ["x", "(none)"]
+
+
+@pytest.mark.parametrize("name", ["data.npy", "codes.npz"])
+@given(position=st.floats(0, 1), byte=st.integers(0, 255))
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test__numpy_files__any_byte_changed__are_read_or_a_named_error(tmp_path, name, position, byte):
+    path = tmp_path / name
+    if not path.exists():
+        matrix = np.eye(6, dtype=np.int32)
+        np.save(path, matrix) if name == "data.npy" else write_codes(path, sp.csr_matrix(matrix))
+    original = path.read_bytes()
+    content = bytearray(original)
+    content[int(position * (len(content) - 1))] = byte
+    path.write_bytes(bytes(content))
+    try:
+        read_table(path) if name == "data.npy" else read_codes(path)
+    except DataError:
+        pass
+    finally:
+        path.write_bytes(original)
 
 
 def test__numpy_files__with_objects__are_refused(tmp_path):

@@ -1,4 +1,5 @@
 import json
+import os
 import struct
 
 import numpy as np
@@ -74,6 +75,39 @@ def test__save__random_state_object__is_left_out(digits, small, tmp_path):
     model = SDLGM(**small, random_state=np.random.RandomState(0)).fit(digits)
     model.save(tmp_path / "model")
     assert sdlgm.load(tmp_path / "model").random_state is None
+
+
+def test__save__settings_changed_after_the_fit__saves_what_was_fitted(digits, small, tmp_path):
+    model = SDLGM(**small, random_state=0).fit(digits)
+    codes = model.transform(digits)
+    model.set_params(n_components=99, max_active=1, hidden=(3,)).save(tmp_path / "model")
+    loaded = sdlgm.load(tmp_path / "model")
+    assert (loaded.n_components, loaded.max_active, loaded.hidden) == (16, 5, (32,))
+    assert (loaded.transform(digits) != codes).nnz == 0
+
+
+def test__load__weights_that_are_not_finite__are_refused(path):
+    tensors = load_file(path)
+    header, _ = header_of(path)
+    tensors["module.decoder.0.weight"][0, 0] = float("nan")
+    save_file(tensors, path, header["__metadata__"])
+    with pytest.raises(ModelFileError, match=r"decoder\.0\.weight has entries that are not finite"):
+        sdlgm.load(path)
+
+
+def test__load__device_that_is_not_there__says_so(path):
+    with pytest.raises(ValueError, match="cannot be used here"):
+        sdlgm.load(path, device="nonsense")
+
+
+def test__write__link_and_device__are_followed_and_refused(fitted, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    fitted.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").is_file()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        fitted.save(tmp_path / "pipe")
 
 
 def test__load__missing_file_or_folder__says_so(tmp_path):

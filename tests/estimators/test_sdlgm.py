@@ -3,6 +3,9 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -51,21 +54,29 @@ def test__transform__row__is_the_mode_of_the_posterior(fitted, digits, small):
         assert (multinomial.logpmf(others, small["max_active"], p) <= best + 1e-6).all()
 
 
-def test__transform__candidates__improve_the_joint_probability(fitted, digits):
+@pytest.mark.parametrize("binarize", ["dynamic", "threshold"])
+def test__transform__candidates__improve_the_joint_probability(digits, small, binarize):
+    model = SDLGM(**small, random_state=0, binarize=binarize).fit(digits)
+
     def log_joint(codes):
         counts = torch.tensor(codes.toarray(), dtype=torch.float32)
-        x = torch.tensor((digits >= 0.5).astype(np.float32))
+        x = torch.tensor((digits >= 0.5).astype(np.float32) if binarize == "threshold" else digits)
         with torch.no_grad():
-            return fitted.module_.prior().log_prob(counts) + fitted.module_.log_likelihood(x, counts[None])[0]
+            return model.module_.prior().log_prob(counts) + model.module_.log_likelihood(x, counts[None])[0]
 
-    model = clone(fitted).set_params(binarize="threshold").fit(digits)
-    fitted = model
     plain, best = log_joint(model.transform(digits)), log_joint(model.transform(digits, n_candidates=10))
     assert bool((best >= plain - 1e-4).all())
     assert bool((best > plain + 1e-3).any())
     codes = model.transform(digits, n_candidates=10)
     assert n_active(codes).max() <= model.max_active
     assert (model.transform(digits, n_candidates=10) != codes).nnz == 0
+
+
+def test__transform__threshold__sees_what_training_saw(digits, small):
+    model = SDLGM(**small, random_state=0, binarize="threshold").fit(digits)
+    binary = (digits >= 0.5).astype(np.float32)
+    assert (model.transform(digits) != model.transform(binary)).nnz == 0
+    np.testing.assert_array_equal(model.posterior(digits).gate_prob, model.posterior(binary).gate_prob)
 
 
 def test__sample_codes__seeded__is_reproducible_and_within_the_budget(fitted, digits, small):
@@ -176,7 +187,38 @@ def test__gaussian__constant_column__neither_breaks_nor_counts(measurements, sma
     moved = X.copy()
     moved[:, -1] = 9.0
     assert np.isfinite(model.elbo(moved)).all()
-    np.testing.assert_allclose(model.inverse_transform(model.transform(X))[:, -1], 7.0, atol=0.5)
+    moved[:, -1] = 1e300
+    np.testing.assert_array_equal(model.elbo(moved, random_state=0), model.elbo(X, random_state=0))
+    assert (model.inverse_transform(model.transform(X))[:, -1] == 7.0).all()
+    assert (model.sample(10)[:, -1] == 7.0).all()
+
+
+def test__gaussian__small_variation_on_a_large_float32_offset__is_not_constant(small):
+    values = (1e6 + 0.5 * np.random.default_rng(0).normal(size=(100, 1))).astype(np.float32)
+    model = SDLGM(**small, random_state=0).fit(np.hstack([values, values]))
+    assert model.module_.likelihood.varies.all()
+
+
+@pytest.mark.parametrize("value", [1e39, 1e300])
+def test__budget__extreme_values__are_refused_or_kept(fitted_gaussian, measurements, small, value):
+    X = measurements.copy()
+    X[3, 3] = value
+    for method in (fitted_gaussian.transform, fitted_gaussian.sample_codes, fitted_gaussian.elbo):
+        with pytest.raises(ValueError, match="row 3, column 3"):
+            method(X)
+    with pytest.raises(ValueError, match="too large"):
+        SDLGM(**small).fit(measurements * 1e200)
+
+
+@given(
+    X=arrays(np.float64, (3, 6), elements=st.floats(-1e25, 1e25)),
+    n_candidates=st.sampled_from([0, 2]),
+)
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test__budget__any_rows__hold_it(fitted_gaussian, X, n_candidates):
+    for codes in (fitted_gaussian.transform(X, n_candidates=n_candidates), fitted_gaussian.sample_codes(X)):
+        assert codes.nnz == 0 or codes.data.min() > 0
+        assert n_active(codes).max() <= fitted_gaussian.max_active
 
 
 @pytest.mark.parametrize("kind", ["list", "pandas", "csr", "csc", "torch", "int", "float64", "fortran"])
@@ -282,6 +324,41 @@ def test__partial_fit__batches_of_a_stream__learn_and_count(measurements, small)
     assert model.score(measurements) > before + 1
     assert model.n_iter_ == 21 * 6
     assert len(model.history_) == 21
+
+
+@pytest.mark.parametrize("n", [2, 3, 7])
+def test__partial_fit__few_rows__never_makes_a_batch_of_one(measurements, small, n):
+    SDLGM(**{**small, "batch_size": 2}, random_state=0).partial_fit(measurements[:n])
+
+
+def test__early_stopping__too_few_rows__says_so(measurements, small):
+    with pytest.raises(ValueError, match="fewer than 2 rows"):
+        SDLGM(**small, early_stopping=True).fit(measurements[:2])
+
+
+def test__early_stopping__held_out_rows__do_not_shape_the_scaling(measurements, small):
+    model = SDLGM(**small, early_stopping=True, validation_fraction=0.5, random_state=0).fit(measurements)
+    assert not np.allclose(model._fitting.scaling.location, measurements.mean(axis=0), rtol=1e-9)
+
+
+def test__empty_requests__are_refused_or_empty(fitted, digits):
+    for n in (0, -1):
+        with pytest.raises(ValueError, match="n_samples"):
+            fitted.sample(n)
+    with pytest.raises(ValueError, match="n_candidates"):
+        fitted.transform(digits, n_candidates=-1)
+    assert fitted.inverse_transform(sp.csr_matrix((0, 16))).shape == (0, 64)
+
+
+@pytest.mark.parametrize("bad", [{"hidden": (0,)}, {"hidden": ("a",)}, {"gate_hidden": (2.5,)}, {"device": "nonsense"}])
+def test__fit__bad_network_or_device__is_refused_by_name(digits, small, bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        SDLGM(**{**small, **bad}).fit(digits)
+
+
+def test__fit__no_hidden_layers_and_more_slots_than_features__works(measurements):
+    model = SDLGM(n_components=2, max_active=9, hidden=(), gate_hidden=(), max_iter=5, random_state=0)
+    assert n_active(model.fit_transform(measurements)).max() <= 9
 
 
 def test__partial_fit__after_fit__goes_on(digits, small):

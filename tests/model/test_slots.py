@@ -99,12 +99,6 @@ def test__presence__enumerated__equals_probability_of_a_positive_count():
         torch.testing.assert_close(distribution.presence[0, k], expected)
 
 
-def test__mean__enumerated__equals_expected_counts():
-    distribution = tiny()
-    probabilities = distribution.log_prob(all_counts()[:, None, :])[:, 0].exp()
-    torch.testing.assert_close(distribution.mean[0], probabilities @ all_counts())
-
-
 def test__sample__many_draws__fit_the_multinomial(generator):
     distribution = tiny()
     drawn = distribution.sample(20_000, generator)[:, 0]

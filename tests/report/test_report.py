@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from sdlgm import SDLGM
 from sdlgm.data import Dataset
 from sdlgm.report import figures, write_report
 
@@ -44,9 +45,23 @@ def test__report__name_with_markup__is_escaped(fitted, pictures, tmp_path):
     assert "<script>" not in page
 
 
+def test__report__collapsed_model_or_few_rows__says_so(pictures, small, tmp_path):
+    noise = np.random.default_rng(0).integers(0, 2, (60, 9)).astype(float)
+    collapsed = SDLGM(**{**small, "max_active": 1}, gate_prior=1e-6, random_state=0).fit(noise)
+    write_report(collapsed, Dataset("noise", noise), tmp_path / "collapsed.html")
+    single = SDLGM(**{**small, "n_components": 1}, random_state=0).fit(noise)
+    write_report(single, Dataset("noise", noise), tmp_path / "single.html")
+    write_report(single, Dataset("two rows", noise[:2]), tmp_path / "few.html")
+
+
+def test__report__settings_changed_after_the_fit__do_not_matter(pictures, digits, small, tmp_path):
+    model = SDLGM(**small, random_state=0).fit(digits).set_params(max_active=1)
+    assert "budget 5" in write_report(model, pictures, tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test__sparsity__bars__are_shares_of_observations(fitted, pictures):
     codes = fitted.transform(pictures.X)
-    figure = figures.sparsity(fitted, pictures, codes, codes)
+    figure = figures.sparsity(fitted, pictures, codes, codes, 5)
     left = figure.axes[0]
     heights = [bar.get_height() for container in left.containers for bar in container]
     assert sum(heights) == pytest.approx(2.0)

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 
 from sdlgm import SDLGM
 from sdlgm.errors import ModelFileError, TrainingDivergedError
-from sdlgm.train import ShuffledBatches, TrainConfig, binarize, parameters_of, schedules
+from sdlgm.train import ShuffledBatches, TrainConfig, Trainer, binarize, parameters_of, schedules
 
 CONFIG = TrainConfig(
     max_iter=100,
@@ -97,27 +98,25 @@ def test__fit__any_seed__leaves_the_global_generators_alone(digits, small):
     assert np.array_equal(np.random.rand(3), expected[1])
 
 
-@pytest.mark.parametrize("early_stopping", [False, True])
-@pytest.mark.parametrize("gradient", ["reinmax", "gumbel_softmax"])
+@pytest.mark.parametrize(
+    ("options", "cut"),
+    [
+        ({}, 15),  # in the warm-up, which ends at 18
+        ({"learn_prior": True}, 33),  # the prior has moved
+        ({"gradient": "gumbel_softmax", "learn_temperature": True}, 33),
+        ({"early_stopping": True, "n_iter_no_change": 100}, 33),
+    ],
+)
 def test__resume__interrupted_run__ends_where_the_uninterrupted_ends(
-    digits, small, tmp_path, monkeypatch, early_stopping, gradient
+    digits, small, tmp_path, monkeypatch, options, cut
 ):
-    settings = {
-        **small,
-        "random_state": 0,
-        "learn_prior": True,
-        "learn_temperature": True,
-        "early_stopping": early_stopping,
-        "gradient": gradient,
-    }
+    settings = {**small, "random_state": 0, **options}
     whole = SDLGM(**settings).fit(digits)
     checkpointed = {**settings, "checkpoint_dir": tmp_path, "checkpoint_every": 10}
-    from sdlgm.train.trainer import Trainer
-
     step = Trainer.step
 
     def failing(self, rows):
-        if self.iteration == 15:
+        if self.iteration == cut:
             raise OSError("power cut")
         return step(self, rows)
 
@@ -171,27 +170,96 @@ def test__resume__damaged_checkpoint__is_a_named_error(digits, small, tmp_path):
         SDLGM(**settings, resume=True).fit(digits)
 
 
+def test__resume__without_a_folder__says_so(digits, small):
+    with pytest.raises(ValueError, match="checkpoint_dir"):
+        SDLGM(**small, resume=True, random_state=0).fit(digits)
+
+
 def test__resume__without_integer_seed__says_so(digits, small, tmp_path):
     with pytest.raises(ValueError, match="integer random_state"):
         SDLGM(**small, checkpoint_dir=tmp_path, resume=True).fit(digits)
 
 
-def test__fit__diverging__stops_with_term_iteration_and_last_good_parameters(digits, small, monkeypatch, tmp_path):
-    from sdlgm.train.trainer import Trainer
-
+def poison(monkeypatch, place: str, iteration: int) -> None:
+    """Let one parameter become NaN in the update of an iteration."""
     step = Trainer.step
 
     def poisoned(self, rows):
-        if self.iteration == 33:
-            self.module.decoder[-1].bias.data.fill_(float("nan"))
-        return step(self, rows)
+        elbo = step(self, rows)
+        if self.iteration == iteration:
+            dict(self.module.named_parameters())[place].data.fill_(float("nan"))
+        return elbo
 
     monkeypatch.setattr(Trainer, "step", poisoned)
-    model = SDLGM(**small, random_state=0, checkpoint_dir=tmp_path, checkpoint_every=20)
-    with pytest.raises(TrainingDivergedError, match="log_likelihood is not finite at iteration 33") as caught:
+
+
+@pytest.mark.parametrize(
+    "place", ["decoder.2.bias", "posterior.encoder.features.weight", "posterior.encoder.gate.0.bias"]
+)
+@pytest.mark.parametrize("iteration", [33, 40, 60])  # between two checkpoints, at one, after the last step
+def test__fit__diverging__stops_with_last_good_model_and_checkpoint(
+    digits, small, monkeypatch, tmp_path, place, iteration
+):
+    poison(monkeypatch, place, iteration)
+    settings = {**small, "max_iter": 60, "random_state": 0, "checkpoint_dir": tmp_path, "checkpoint_every": 20}
+    model = SDLGM(**settings)
+    with pytest.raises(TrainingDivergedError, match=f"not (finite|a number).* iteration {iteration}") as caught:
         model.fit(digits)
     assert str(tmp_path / "checkpoint.safetensors") in str(caught.value)
-    assert all(torch.isfinite(tensor).all() for tensor in parameters_of(model.module_).values())
+    assert model.n_iter_ == iteration - 1
+    assert np.isfinite(model.score(digits))
+    assert model.transform(digits[:1]).shape == (1, 16)
+    model.save(tmp_path / "model")
+    monkeypatch.undo()
+    resumed = SDLGM(**settings, resume=True).fit(digits)
+    assert np.isfinite(resumed.score(digits))
+
+
+def test__fit__learning_rate_far_too_large__is_a_named_error(digits, small):
+    with pytest.raises(TrainingDivergedError, match="smaller learning_rate"):
+        SDLGM(**small, learning_rate=1e10, random_state=0).fit(digits)
+
+
+def test__partial_fit__diverging__keeps_the_parameters_before(digits, small, monkeypatch):
+    model = SDLGM(**small, random_state=0).fit(digits)
+    before = parameters_of(model.module_)
+    poison(monkeypatch, "decoder.2.bias", 63)
+    with pytest.raises(TrainingDivergedError):
+        model.partial_fit(digits)
+    after = parameters_of(model.module_)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert np.isfinite(model.score(digits))
+
+
+def test__fit__interrupted_refit__leaves_the_old_model(digits, measurements, small, monkeypatch):
+    model = SDLGM(**small, random_state=0).fit(digits)
+    before = parameters_of(model.module_)
+
+    def interrupted(self, rows):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(digits[:200])
+    assert all(torch.equal(before[name], tensor) for name, tensor in parameters_of(model.module_).items())
+
+
+def test__checkpoint__of_an_earlier_run__is_not_overwritten(digits, small, tmp_path):
+    SDLGM(**small, random_state=0, checkpoint_dir=tmp_path).fit(digits)
+    with pytest.raises(ModelFileError, match="resume=True"):
+        SDLGM(**small, random_state=1, checkpoint_dir=tmp_path).fit(digits)
+
+
+def test__checkpoint__settings_from_numpy__can_be_written(digits, small, tmp_path):
+    settings = {**small, "hidden": (np.int64(8),), "final_temperature": np.float32(0.5), "max_iter": np.int64(5)}
+    SDLGM(**settings, random_state=np.int64(0), checkpoint_dir=tmp_path).fit(digits).save(tmp_path / "model")
+
+
+def test__fit__in_threads__is_the_same_model(digits, small):
+    alone = SDLGM(**small, random_state=0).fit(digits)
+    with ThreadPoolExecutor(4) as pool:
+        models = list(pool.map(lambda _: SDLGM(**small, random_state=0).fit(digits), range(8)))
+    assert all(same_parameters(alone, model) for model in models)
 
 
 def test__early_stopping__no_improvement__stops_and_keeps_the_best(digits, small):

@@ -23,6 +23,6 @@ __all__ = [
 
 def load_data(source: str, *, label_column: str | None = None) -> Dataset:
     """Load a file by its path or a data set by its name, such as ``digits`` or ``mnist:test``."""
-    if Path(source).exists() or "." in source or "/" in source:
+    if Path(source).is_file() or "." in source or "/" in source:
         return read_table(source, label_column=label_column)
     return load_named(source)

@@ -120,10 +120,8 @@ def _load_mnist(split: str) -> Dataset:
     arrays = {}
     for part in ("images-idx3", "labels-idx1"):
         file = f"{prefix}-{part}-ubyte"
-        path = find_file("mnist", file)
-        if path is None:
-            raise DataError(f"mnist: {file} is not here; run 'sdlgm data fetch mnist', or set SDLGM_DATA")
-        arrays[part] = parse_idx(_verified(path, MNIST_FILES[file]), str(path))
+        path = find_file("mnist", file) or _download("mnist", file, MNIST_MIRRORS, DOWNLOAD_RETRIES)
+        arrays[part] = parse_idx(_verified(path, DATASETS["mnist"].files[file]), str(path))
     images = arrays["images-idx3"]
     X = images.reshape(len(images), -1).astype(np.float32) / 255
     return Dataset(f"mnist:{split or 'train'}", X, labels=arrays["labels-idx1"], image_shape=(28, 28))

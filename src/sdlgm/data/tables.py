@@ -1,7 +1,7 @@
 """Readers and writers of people's own files, by their ending."""
 
+import csv
 import os
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,8 +82,9 @@ def _kind(path: Path) -> str:
 
 def _read_npy(path: Path) -> Dataset:
     try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+        with path.open("rb") as file:  # numpy leaves a file that it cannot read open
+            array = np.load(file, allow_pickle=False)
+    except Exception as error:  # a damaged header makes numpy fail in many ways
         raise DataError(f"{path}: not a plain .npy array ({error})") from error
     return _from_array(path, array)
 
@@ -93,27 +94,29 @@ def _read_npz(path: Path) -> Dataset:
     if codes is not None:
         return Dataset(path.name, codes)
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             names = archive.files
             key = "X" if "X" in names else names[0] if len(names) == 1 else None
             if key is None:
                 raise DataError(f"{path}: has the arrays {', '.join(names)}; name the observations X")
             return _from_array(path, archive[key], archive["y"] if "y" in names else None)
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        if isinstance(error, DataError):
-            raise
+    except DataError:
+        raise
+    except Exception as error:  # damaged archives make zipfile, zlib and numpy fail in many ways
         raise DataError(f"{path}: not an archive of plain arrays ({error})") from error
 
 
 def _load_sparse(path: Path) -> sp.csr_matrix | None:
     """The sparse matrix in a file of `scipy.sparse.save_npz`, or None if it is some other archive."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not {"format", "shape", "data"} <= set(archive.files):
-                return None
-        matrix = sp.csr_matrix(sp.load_npz(path))
+        with path.open("rb") as file:
+            with np.load(file, allow_pickle=False) as archive:
+                if not {"format", "shape", "data"} <= set(archive.files):
+                    return None
+            file.seek(0)
+            matrix = sp.csr_matrix(sp.load_npz(file))
         matrix.check_format(full_check=True)
-    except (ValueError, OSError, EOFError, KeyError, TypeError, zipfile.BadZipFile, MemoryError) as error:
+    except Exception as error:  # as above
         raise DataError(f"{path}: not a .npz archive, or damaged ({error})") from error
     return matrix
 
@@ -127,13 +130,14 @@ def _read_images(path: Path) -> Dataset:
 
 
 def _from_array(path: Path, array: np.ndarray, labels: np.ndarray | None = None) -> Dataset:
-    if not np.issubdtype(array.dtype, np.number) and array.dtype != np.bool_:
-        raise DataError(f"{path}: holds {array.dtype}, not numbers")
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{path}: holds {array.dtype}, not real numbers")
     if array.ndim not in (2, 3):
         raise DataError(f"{path}: has {array.ndim} dimensions; expected (rows, features) or (rows, height, width)")
     image_shape = (int(array.shape[1]), int(array.shape[2])) if array.ndim == 3 else None
     X = array.reshape(array.shape[0], -1)
-    X = X if np.issubdtype(X.dtype, np.floating) else X.astype(np.float32)
+    if not np.issubdtype(X.dtype, np.floating):
+        X = X.astype(np.float32 if X.dtype.itemsize <= 2 else np.float64)  # both hold every such number exactly
     if labels is not None and labels.shape != (array.shape[0],):
         raise DataError(f"{path}: has {array.shape[0]} rows but labels of shape {labels.shape}")
     return Dataset(path.name, X, labels=labels, image_shape=image_shape)
@@ -141,21 +145,25 @@ def _from_array(path: Path, array: np.ndarray, labels: np.ndarray | None = None)
 
 def _read_columns(path: Path, kind: str, label_column: str | None) -> Dataset:
     import pyarrow as pa
-    from pyarrow import csv, parquet
+    from pyarrow import csv as arrow_csv
+    from pyarrow import parquet
 
     try:
         if kind == "csv":
-            options = csv.ReadOptions(autogenerate_column_names=not _has_header(path))
-            table = csv.read_csv(path, read_options=options)
+            options = arrow_csv.ReadOptions(autogenerate_column_names=not _has_header(path))
+            table = arrow_csv.read_csv(path, read_options=options)
         else:
             table = parquet.read_table(path)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as {kind} ({error})") from error
+    repeated = {name for name in table.column_names if table.column_names.count(name) > 1}
+    if repeated:
+        raise DataError(f"{path}: more than one column is called {sorted(repeated)[0]!r}; rename them")
     labels = None
     if label_column is not None:
         if label_column not in table.column_names:
             raise DataError(f"{path}: has no column {label_column!r}")
-        labels = table[label_column].to_numpy()
+        labels = np.array(["(none)" if value is None else str(value) for value in table[label_column].to_pylist()])
         table = table.drop_columns([label_column])
     columns = [_numbers(path, name, table[name]) for name in table.column_names]
     if not columns:
@@ -178,20 +186,24 @@ def _numbers(path: Path, name: str, column) -> np.ndarray:
 
 
 def _has_header(path: Path) -> bool:
-    """A first line in which some field is no number is a header."""
-    with path.open(encoding="utf-8", errors="replace") as file:
-        fields = file.readline().strip().split(",")
+    """A first line in which no field is a number, and none is empty, is a header."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        fields = next(csv.reader(file), [])
+    return bool(fields) and not any(not field.strip() or _is_number(field) for field in fields)
+
+
+def _is_number(text: str) -> bool:
     try:
-        [float(field) for field in fields]
+        float(text)
     except ValueError:
-        return True
-    return False
+        return False
+    return True
 
 
 def _write_csv(path: Path, X: np.ndarray, names: list[str]) -> None:
-    from pyarrow import csv
+    from pyarrow import csv as arrow_csv
 
-    csv.write_csv(_arrow_table(X, names), path)
+    arrow_csv.write_csv(_arrow_table(X, names), path)
 
 
 def _write_parquet(path: Path, X: np.ndarray, names: list[str]) -> None:

@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from sdlgm.errors import BudgetError
 from sdlgm.train.batches import Rows
+
+# Largest scaled value: single precision reaches 3e38, and the networks need room for sums of products.
+LARGEST = 1e30
 
 
 @dataclass(frozen=True)
@@ -25,16 +29,22 @@ class Columns:
         if sp.issparse(rows):
             moments: Any = mean_variance_axis(rows, axis=0)
         else:
-            moments = np.mean(rows, axis=0, dtype=np.float64), np.var(rows, axis=0, dtype=np.float64)
+            with np.errstate(over="ignore"):  # said below, in words
+                moments = np.mean(rows, axis=0, dtype=np.float64), np.var(rows, axis=0, dtype=np.float64)
         mean, variance = (np.asarray(moment, np.float64) for moment in moments)
-        deviation = np.sqrt(variance)
-        rounding = 10 * np.finfo(rows.dtype).eps * np.abs(mean)
-        return cls(mean, deviation, deviation > rounding)
+        if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
+            column = int(np.argmax(~(np.isfinite(mean) & np.isfinite(variance))))
+            raise ValueError(f"the values of column {column} are too large to have a variance; rescale them")
+        largest, smallest = dense(rows.max(axis=0)).ravel(), dense(rows.min(axis=0)).ravel()
+        return cls(mean, np.sqrt(variance), largest > smallest)
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Location and scale of each column, in double precision: large offsets survive, unlike in float32."""
+    """Location and scale of each column, in double precision: large offsets survive, unlike in float32.
+
+    The scale of a constant column is 0: it is 0 when scaled, whatever its value, and its constant when scaled back.
+    """
 
     location: np.ndarray
     scale: np.ndarray
@@ -45,8 +55,8 @@ class Scaling:
 
     @classmethod
     def standardizing(cls, columns: Columns) -> "Scaling":
-        """To mean 0 and standard deviation 1; a constant column keeps its unit."""
-        return cls(columns.mean, np.where(columns.varies, columns.deviation, 1.0))
+        """To mean 0 and standard deviation 1."""
+        return cls(columns.mean, np.where(columns.varies, columns.deviation, 0.0))
 
     @property
     def is_identity(self) -> bool:
@@ -55,19 +65,38 @@ class Scaling:
     @property
     def log_jacobian(self) -> float:
         """What turns the log-density of a scaled row into that of the row itself."""
-        return -float(np.log(self.scale).sum())
+        return -float(np.log(self.scale[self.scale > 0]).sum())
 
-    def apply(self, rows: Rows) -> Rows:
-        if self.is_identity:
-            return rows
-        return ((dense(rows) - self.location) / self.scale).astype(np.float32)
+    def apply(self, rows: Rows) -> np.ndarray:
+        """Scaled rows, dense and in single precision."""
+        values = dense(rows)
+        if not self.is_identity:
+            centred = values - self.location
+            values = np.divide(centred, self.scale, out=np.zeros_like(centred), where=self.scale > 0)
+        if np.abs(values).max(initial=0) > LARGEST:
+            row, column = np.argwhere(np.abs(values) > LARGEST)[0]
+            raise ValueError(
+                f"the value in row {row}, column {column} is too large beside those the model was fitted to"
+            )
+        return values.astype(np.float32, copy=False)
 
     def undo(self, rows: np.ndarray) -> np.ndarray:
         return rows if self.is_identity else rows * self.scale + self.location
 
 
-def dense(rows: Rows) -> np.ndarray:
-    return rows.toarray() if sp.issparse(rows) else np.asarray(rows)
+def dense(rows: Any) -> np.ndarray:
+    return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
+
+
+def usable_device(name: str) -> torch.device:
+    """A torch device that exists here, or an error that says so."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ValueError(f"device={name!r} cannot be used here ({reason}); try device='cpu'") from None
+    return device
 
 
 def in_unit_interval(rows: Rows) -> bool:

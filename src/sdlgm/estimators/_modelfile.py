@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import asdict
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,9 @@ from torch import Tensor
 
 from sdlgm import _tensorfile
 from sdlgm.errors import ModelFileError
-from sdlgm.estimators._inputs import Scaling
-from sdlgm.model import SDLGMModule
-from sdlgm.train import Record, parameters_of
+from sdlgm.estimators._inputs import Scaling, usable_device
+from sdlgm.model import ModelConfig, SDLGMModule
+from sdlgm.train import Record, Trainer, parameters_of
 
 if TYPE_CHECKING:
     from sdlgm.estimators._sdlgm import SDLGM
@@ -25,8 +26,12 @@ _NOT_SAVED = {"checkpoint_dir", "resume", "verbose"}
 def save(estimator: "SDLGM", path: str | os.PathLike[str]) -> None:
     """Settings as JSON, everything learned as tensors."""
     params = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_SAVED}
-    if not isinstance(params["random_state"], int | None):
+    if not isinstance(params["random_state"], Integral):
         params["random_state"] = None  # the state of a generator that has moved on is of no use to a reader
+    # What was fitted counts, not what set_params has changed since.
+    config = asdict(estimator.module_.config)
+    del config["n_inputs"], config["likelihood"]  # of the data and, since it may be "auto", apart in the document
+    params |= {"n_components": config.pop("n_features"), "max_active": config.pop("n_slots"), **config}
     document = {
         "estimator": type(estimator).__name__,
         "params": {name: _plain(value) for name, value in params.items()},
@@ -37,8 +42,8 @@ def save(estimator: "SDLGM", path: str | os.PathLike[str]) -> None:
         "history": [asdict(record) for record in estimator.history_],
     }
     tensors = {f"module.{name}": tensor for name, tensor in parameters_of(estimator.module_).items()}
-    tensors["scaling.location"] = torch.from_numpy(estimator._scaling.location)
-    tensors["scaling.scale"] = torch.from_numpy(estimator._scaling.scale)
+    tensors["scaling.location"] = torch.from_numpy(estimator._fitting.scaling.location)
+    tensors["scaling.scale"] = torch.from_numpy(estimator._fitting.scaling.scale)
     _tensorfile.write(path, KIND, document, tensors)
 
 
@@ -48,39 +53,42 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> "SDLGM":
     The file is data: nothing in it is executed. A file that is truncated, foreign, of another version, or whose
     numbers do not fit its settings raises `ModelFileError`, which says what is wrong with it.
     """
-    from sdlgm.estimators._sdlgm import SDLGM
+    from sdlgm.estimators._sdlgm import SDLGM, _Fitting
 
+    target = usable_device(device)
     document, tensors = _tensorfile.read(path, KIND)
     try:
         if document["estimator"] != "SDLGM":
             raise ModelFileError(f"{path}: holds a {document['estimator']!r}, which this sdlgm does not know")
         estimator = SDLGM(**_arguments(document["params"], SDLGM), device=device)
         estimator._validate_params()
-        estimator.likelihood_ = document["likelihood"]
+        estimator._check_settings()
+        likelihood = document["likelihood"]
         estimator.n_features_in_ = int(document["n_features_in"])
-        estimator.n_iter_ = int(document["n_iter"])
-        estimator.history_ = [Record(**record) for record in document["history"]]
         if document["feature_names_in"]:
             estimator.feature_names_in_ = np.array(document["feature_names_in"], dtype=object)
-        estimator.module_ = _module(estimator, tensors).to(torch.device(device))
-        estimator._scaling = _scaling(tensors, estimator.n_features_in_)
+        config = estimator._model_config(estimator.n_features_in_, likelihood)
+        module = _module(config, tensors).to(target)
+        trainer = Trainer(module, estimator._train_config(likelihood), int(document["params"]["random_state"] or 0))
+        trainer.iteration = int(document["n_iter"])
+        history = [Record(**record) for record in document["history"]]
+        scaling = _scaling(tensors, estimator.n_features_in_)
+        return estimator._publish(_Fitting(likelihood, scaling, trainer), history)
     except ModelFileError:
         raise
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
         raise ModelFileError(f"{path}: settings and content do not fit together ({_one_line(error)})") from error
-    estimator._publish_prior()
-    return estimator
 
 
-def _module(estimator: "SDLGM", tensors: dict[str, Tensor]) -> SDLGMModule:
+def _module(config: ModelConfig, tensors: dict[str, Tensor]) -> SDLGMModule:
     """The module that the settings describe, filled from the file.
 
-    It is first laid out without memory and compared with the file, so that settings alone cannot make the reader
-    allocate more than the file holds.
+    It is laid out without memory, compared with the file and given the file's tensors, so that settings alone cannot
+    make the reader allocate more than the file holds.
     """
-    config = estimator._model_config(estimator.n_features_in_)
     with torch.device("meta"):
-        expected = SDLGMModule(config).state_dict()
+        module = SDLGMModule(config)
+    expected = module.state_dict()
     found = {name.removeprefix("module."): t for name, t in tensors.items() if name.startswith("module.")}
     for name, tensor in expected.items():
         if name not in found:
@@ -90,15 +98,15 @@ def _module(estimator: "SDLGM", tensors: dict[str, Tensor]) -> SDLGMModule:
                 f"the tensor {name} is {tuple(found[name].shape)} {found[name].dtype}, "
                 f"expected {tuple(tensor.shape)} {tensor.dtype}"
             )
-    with torch.random.fork_rng(devices=[]):
-        module = SDLGMModule(config)
-    module.load_state_dict(found)
+        if not bool(torch.isfinite(found[name]).all()):
+            raise ValueError(f"the tensor {name} has entries that are not finite")
+    module.load_state_dict(found, assign=True)
     return module.eval()
 
 
 def _scaling(tensors: dict[str, Tensor], n_features: int) -> Scaling:
     location, scale = tensors["scaling.location"].numpy(), tensors["scaling.scale"].numpy()
-    if location.shape != (n_features,) or scale.shape != (n_features,) or not (scale > 0).all():
+    if location.shape != (n_features,) or scale.shape != (n_features,) or not (scale >= 0).all():
         raise ValueError("the scaling does not fit the number of features")
     return Scaling(location, scale)
 

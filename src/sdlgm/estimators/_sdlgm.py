@@ -1,8 +1,9 @@
 """The unsupervised estimator."""
 
 import os
+import threading
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Literal, Self, cast
 
@@ -17,13 +18,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from sdlgm import train
+from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators import _modelfile
-from sdlgm.estimators._inputs import Columns, Scaling, check_codes, in_batches, in_unit_interval
+from sdlgm.estimators._inputs import Columns, Scaling, check_codes, in_batches, in_unit_interval, usable_device
 from sdlgm.estimators._results import Evaluation, PosteriorProbs, PosteriorSetting
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model import ModelConfig, SDLGMModule, discrete_expectation, relaxed_expectation
 from sdlgm.model.networks import ACTIVATIONS
 from sdlgm.model.posteriors import POSTERIORS
+from sdlgm.model.slots import KL
 from sdlgm.train.batches import Rows
 
 # Rows that are encoded or decoded at a time.
@@ -34,6 +37,26 @@ _RELAXED_BATCH = 100
 _WATCHED_ROWS = 500
 
 RandomState = int | np.random.RandomState | None
+LikelihoodName = Literal["bernoulli", "gaussian"]
+
+# Held while networks are initialised: torch does that with its global generator.
+_INITIALISING = threading.Lock()
+
+
+def _new_module(config: ModelConfig, seed: int) -> SDLGMModule:
+    """A module with the initial weights of a seed; the global generator is left as it was."""
+    with _INITIALISING, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return SDLGMModule(config)
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """What a fit makes, before the estimator takes it over."""
+
+    likelihood: LikelihoodName
+    scaling: Scaling
+    trainer: train.Trainer
 
 
 class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -151,7 +174,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     n_features_in_: int
     feature_names_in_: np.ndarray
-    likelihood_: Literal["bernoulli", "gaussian"]
+    likelihood_: LikelihoodName
 
     _parameter_constraints: dict[str, list[Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -265,149 +288,161 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None) -> Self:
         """Fit the model to X of shape (n_samples, n_features_in); y is ignored."""
+        self._check_settings()
         rows = self._validated(X, reset=True, min_rows=2)
         seed = self._seed_of(self.random_state)
-        self._start(rows, seed)
-        rows = self._scaling.apply(rows)
+        likelihood = self._chosen_likelihood(rows)
         if self.early_stopping:
             split: Any = train_test_split(rows, test_size=self.validation_fraction, random_state=seed)
             rows, watched = split
+            if rows.shape[0] < 2:
+                raise ValueError("early_stopping=True leaves fewer than 2 rows to train on; give more rows")
         else:
             order = np.random.default_rng(seed).permutation(rows.shape[0])
             watched = rows[order[:_WATCHED_ROWS]]
-        batches = train.ShuffledBatches(rows, self.batch_size, seed)
-        progress = train.fit(
-            self._trainer,
-            batches,
-            self._monitor(watched, seed),
-            checkpoint=self._checkpoint(batches, seed),
-            resume=self.resume,
-            visible=bool(self.verbose),
-        )
-        self.history_ = progress.history
-        return self._finish()
+        fitting = self._start(rows, likelihood, seed)
+        batches = train.ShuffledBatches(rows, self.batch_size, seed, fitting.scaling.apply)
+        progress = train.Progress()
+        try:
+            train.fit(
+                fitting.trainer,
+                batches,
+                self._monitor(fitting, watched, seed),
+                progress,
+                checkpoint=self._checkpoint(fitting.trainer, batches, seed),
+                resume=self.resume,
+                visible=bool(self.verbose),
+            )
+        except TrainingDivergedError:
+            self._publish(fitting, progress.history)
+            raise
+        return self._publish(fitting, progress.history)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y=None) -> Self:
         """One pass over the rows of X in the order given, at the constant ``learning_rate``.
 
-        The first call fixes the likelihood and, for continuous data, the scaling. The KL is warmed up over the first
-        ``kl_warmup * max_iter`` iterations, whichever calls they come from. y is ignored.
+        The first call fixes the likelihood and, for continuous data, the scaling and which columns are constant. The KL
+        is warmed up over the first ``kl_warmup * max_iter`` iterations, whichever calls they come from. y is ignored.
         """
+        self._check_settings()
         first = not hasattr(self, "module_")
         rows = self._validated(X, reset=first, min_rows=2)
         seed = self._seed_of(self.random_state)
         if first:
-            self._start(rows, seed)
-            self.history_ = []
-        elif not hasattr(self, "_trainer"):  # loaded from a file
-            self._trainer = train.Trainer(self.module_, self._train_config(), seed)
-            self._trainer.iteration = self.n_iter_
-        self._trainer.config = replace(self._train_config(), lr_decay=0.0)
-        rows = self._scaling.apply(rows)
-        parts = max(1, round(rows.shape[0] / self.batch_size))
-        for indices in np.array_split(np.arange(rows.shape[0]), parts):
-            self._trainer.step(train.to_tensor(rows[indices], self._trainer.device))
-        self.history_ = [*self.history_, self._monitor(rows[:_WATCHED_ROWS], seed)(self._trainer)]
-        return self._finish()
+            fitting, history = self._start(rows, self._chosen_likelihood(rows), seed), []
+        else:
+            fitting, history = self._fitting, self.history_
+        trainer = fitting.trainer
+        trainer.configure(replace(self._train_config(fitting.likelihood), lr_decay=0.0))
+        before = train.parameters_of(trainer.module)
+        parts = max(1, rows.shape[0] // self.batch_size)
+        try:
+            for indices in np.array_split(np.arange(rows.shape[0]), parts):
+                trainer.step(train.to_tensor(fitting.scaling.apply(rows[indices]), trainer.device))
+            trainer.check_finite()
+            record = self._monitor(fitting, rows[:_WATCHED_ROWS], seed)(trainer)
+        except TrainingDivergedError:
+            trainer.module.load_state_dict(before)
+            self._publish(fitting, history)
+            raise
+        return self._publish(fitting, [*history, record])
 
-    def _start(self, rows: Rows, seed: int) -> None:
-        """Everything that has to exist before the first iteration."""
+    def _check_settings(self) -> None:
+        """What `_parameter_constraints` cannot say."""
         if self.learn_temperature and self.final_temperature is not None:
             raise ValueError("learn_temperature=True and final_temperature exclude each other; set one of them")
+        if self.resume and self.checkpoint_dir is None:
+            raise ValueError("resume=True needs a checkpoint_dir, to know where the checkpoint is")
         if self.resume and not isinstance(self.random_state, Integral):
             raise ValueError("resume=True needs an integer random_state, to know that the run is the same")
         for name in ("hidden", "gate_hidden"):
-            if not all(isinstance(width, Integral) and width > 0 for width in getattr(self, name)):
+            if not all(isinstance(width, Integral) and int(width) > 0 for width in getattr(self, name)):
                 raise ValueError(f"{name}={getattr(self, name)!r}; it is a tuple of positive whole numbers")
-        self.likelihood_ = self._chosen_likelihood(rows)
+
+    def _start(self, rows: Rows, likelihood: LikelihoodName, seed: int) -> _Fitting:
+        """Everything that has to exist before the first iteration."""
         columns = Columns.of(rows)
-        gaussian = self.likelihood_ == "gaussian"
-        self._scaling = Scaling.standardizing(columns) if gaussian else Scaling.identity(rows.shape[1])
+        gaussian = likelihood == "gaussian"
+        scaling = Scaling.standardizing(columns) if gaussian else Scaling.identity(rows.shape[1])
         data_mean = np.zeros_like(columns.mean) if gaussian else columns.mean
-        with torch.random.fork_rng(devices=[]):  # the networks are initialised by torch's global generator
-            torch.manual_seed(seed)
-            module = SDLGMModule(self._model_config(rows.shape[1]))
+        device = usable_device(self.device)
+        module = _new_module(self._model_config(rows.shape[1], likelihood), seed)
         module.adapt_to(torch.tensor(data_mean, dtype=torch.float32), torch.tensor(columns.varies))
-        self.module_ = module.to(torch.device(self.device))
-        self._trainer = train.Trainer(self.module_, self._train_config(), seed)
+        trainer = train.Trainer(module.to(device), self._train_config(likelihood), seed)
+        return _Fitting(likelihood, scaling, trainer)
 
-    def _finish(self) -> Self:
-        self.module_.eval()
-        self.n_iter_ = self._trainer.iteration
-        self._publish_prior()
-        return self
-
-    def _publish_prior(self) -> None:
+    def _publish(self, fitting: _Fitting, history: list[train.Record]) -> Self:
+        """Make what was fitted the estimator's own, all at once."""
+        self._fitting = fitting
+        self.likelihood_ = fitting.likelihood
+        self.module_ = fitting.trainer.module.eval()
+        self.n_iter_ = fitting.trainer.iteration
+        self.history_ = history
         with torch.no_grad():
             prior = self.module_.prior()
             self.gate_prior_ = float(prior.gate_prob)
             self.feature_prior_ = prior.feature_probs.cpu().numpy()
+        return self
 
-    def _chosen_likelihood(self, rows: Rows) -> Literal["bernoulli", "gaussian"]:
+    def _chosen_likelihood(self, rows: Rows) -> LikelihoodName:
         if self.likelihood == "auto":
             return "bernoulli" if in_unit_interval(rows) else "gaussian"
-        return cast(Literal["bernoulli", "gaussian"], self.likelihood)
+        return cast(LikelihoodName, self.likelihood)
 
-    def _model_config(self, n_inputs: int) -> ModelConfig:
+    def _model_config(self, n_inputs: int, likelihood: LikelihoodName) -> ModelConfig:
         return ModelConfig(
             n_inputs=n_inputs,
             n_features=int(self.n_components),
             n_slots=int(self.max_active),
             gate_prior=float(self.gate_prior),
             learn_prior=bool(self.learn_prior),
-            hidden=tuple(self.hidden),
-            gate_hidden=tuple(self.gate_hidden),
-            activation=self.activation,
+            hidden=tuple(int(width) for width in self.hidden),
+            gate_hidden=tuple(int(width) for width in self.gate_hidden),
+            activation=str(self.activation),
             share_layers=bool(self.share_layers),
             normalize_logits=bool(self.normalize_logits),
-            posterior=vars(self)["posterior"],
-            likelihood=self.likelihood_,
+            posterior=str(vars(self)["posterior"]),
+            likelihood=likelihood,
             gate_temperature=float(self.gate_temperature),
             feature_temperature=float(self.feature_temperature),
         )
 
-    def _train_config(self) -> train.TrainConfig:
+    def _train_config(self, likelihood: LikelihoodName) -> train.TrainConfig:
         return train.TrainConfig(
             max_iter=int(self.max_iter),
             batch_size=int(self.batch_size),
             learning_rate=float(self.learning_rate),
             lr_decay=float(self.lr_decay),
             kl_warmup=float(self.kl_warmup),
-            final_temperature=self.final_temperature,
+            final_temperature=None if self.final_temperature is None else float(self.final_temperature),
             learn_temperature=bool(self.learn_temperature),
-            gradient=self.gradient,
+            gradient=str(self.gradient),
             n_samples=int(self.n_samples),
-            kl=cast(Literal["exact", "paper"], self.kl),
-            binarize=self._binarize,
+            kl=cast(KL, str(self.kl)),
+            binarize=str(self.binarize) if likelihood == "bernoulli" else None,
             n_iter_no_change=int(self.n_iter_no_change) if self.early_stopping else None,
         )
 
-    @property
-    def _binarize(self) -> str | None:
-        return self.binarize if self.likelihood_ == "bernoulli" else None
-
-    def _monitor(self, rows: Rows, seed: int) -> train.Monitor:
-        config = self._train_config()
-        device = next(self.module_.parameters()).device
+    def _monitor(self, fitting: _Fitting, rows: Rows, seed: int) -> train.Monitor:
+        config = fitting.trainer.config
         return train.Monitor(
             rows,
             kl=config.kl,
             binarize=config.binarize,
             seed=seed,
-            device=device,
-            log_jacobian=self._scaling.log_jacobian,
+            device=fitting.trainer.device,
+            prepare=fitting.scaling.apply,
+            log_jacobian=fitting.scaling.log_jacobian,
         )
 
-    def _checkpoint(self, batches: train.ShuffledBatches, seed: int) -> train.Checkpoint | None:
+    def _checkpoint(self, trainer: train.Trainer, batches: train.ShuffledBatches, seed: int) -> train.Checkpoint | None:
         if self.checkpoint_dir is None:
             return None
         # Through JSON a tuple becomes a list; the identity is compared after such a trip.
-        model = {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in asdict(self.module_.config).items()
-        }
-        identity = {**model, **asdict(self._train_config()), "seed": seed, "data": batches.fingerprint()}
+        config = asdict(trainer.module.config)
+        model = {key: list(value) if isinstance(value, tuple) else value for key, value in config.items()}
+        identity = {**model, **asdict(trainer.config), "seed": seed, "data": batches.fingerprint()}
         return train.Checkpoint(self.checkpoint_dir, self.checkpoint_every, identity)
 
     # Codes
@@ -420,7 +455,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features_in)
         n_candidates : int, default=0
             Draw this many further codes from q(z given x), with a fixed seed, and keep for each row the one with the
-            largest p(x, z) of all.
+            largest p(x, z) of all. The draws of a row depend on its place in X.
 
         Returns
         -------
@@ -428,6 +463,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             Counts. Each row adds up to at most ``max_active``, so it has at most that many non-zeros.
 
         """
+        if n_candidates < 0:
+            raise ValueError(f"{n_candidates=}; it is not negative")
         rows = self._fitted_rows(X)
         generator = self._generator(0)
         return self._encode(rows, lambda x: self._best_codes(x, n_candidates, generator))
@@ -448,11 +485,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _best_codes(self, x: Tensor, n_candidates: int, generator: torch.Generator) -> Tensor:
         posterior = self.module_.inference(x)
-        mode = posterior.mode().to(x.dtype)
+        best = mode = posterior.mode().to(x)
         if n_candidates == 0:
             return mode
-        prior, x = self.module_.prior(), train.binarize(x, self._binarize, generator)
-        best = mode
+        prior = self.module_.prior()
         best_score = prior.log_prob(mode) + self.module_.log_likelihood(x, mode[None])[0]
         for _ in range(n_candidates):
             counts = posterior.sample(1, generator)[0]
@@ -470,6 +506,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> np.ndarray:
         """Draw new observations: codes from the prior, then x from p(x given z)."""
         check_is_fitted(self)
+        if n_samples < 1:
+            raise ValueError(f"{n_samples=}; it is at least 1")
         generator = self._generator(random_state)
         with torch.inference_mode():
             prior = self.module_.prior().expand(n_samples)
@@ -477,13 +515,13 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self._decode(codes, lambda output: self.module_.likelihood.sample(output, generator))
 
     def _decode(self, codes: sp.csr_matrix, observation: Callable[[Tensor], Tensor]) -> np.ndarray:
-        device = next(self.module_.parameters()).device
+        device = self._fitting.trainer.device
         parts = []
         with torch.inference_mode():
             for batch in in_batches(codes, _BATCH):
                 x = observation(self.module_.generative(train.to_tensor(batch, device)))
-                parts.append(self._scaling.undo(x.cpu().numpy()))
-        return np.concatenate(parts)
+                parts.append(self._fitting.scaling.undo(x.cpu().numpy()))
+        return np.concatenate(parts) if parts else np.empty((0, self.n_features_in_))
 
     @property
     def posterior(self) -> PosteriorSetting:
@@ -528,6 +566,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features_in)
         bound : {"discrete", "relaxed"}, default="discrete"
             ``"discrete"`` is a bound, from the codes themselves. ``"relaxed"`` is the paper's criterion, which is none.
+            What is bounded depends on ``binarize`` for values between 0 and 1: log p of one binary draw
+            (``"dynamic"``), of the thresholded values, or the mean log p of all binary draws (``"probability"``).
         n_importance : int, default=1
             With M > 1, the tighter M-sample importance-weighted discrete bound.
         random_state : int, RandomState or None, default=None
@@ -552,15 +592,15 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 expectation = relaxed_expectation(self.n_samples, self.module_.temperatures, generator)
             else:
                 expectation = discrete_expectation(self.n_samples, generator)
-            return self.module_.elbo(x, expectation, cast(Literal["exact", "paper"], self.kl)).value
+            return self.module_.elbo(x, expectation, self._kl).value
 
         size = _RELAXED_BATCH if bound == "relaxed" else _BATCH
         parts = []
         with torch.inference_mode():
             for batch in in_batches(rows, size):
-                x = train.binarize(self._to_device(batch), self._binarize, generator)
+                x = train.binarize(self._to_device(batch), self._fitting.trainer.config.binarize, generator)
                 parts.append(values(x).cpu().numpy().astype(np.float64))
-        return np.concatenate(parts) + self._scaling.log_jacobian
+        return np.concatenate(parts) + self._fitting.scaling.log_jacobian
 
     def score(self, X, y=None) -> float:
         """Mean discrete bound on log p(x), in nats; y is ignored."""
@@ -577,12 +617,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         with torch.inference_mode():
             prior = self.module_.prior()
             for batch in in_batches(rows, _BATCH):
-                x = train.binarize(self._to_device(batch), self._binarize, generator)
+                x = train.binarize(self._to_device(batch), self._fitting.trainer.config.binarize, generator)
                 posterior = self.module_.inference(x)
-                terms = posterior.prior_terms(prior, cast(Literal["exact", "paper"], self.kl))
+                terms = posterior.prior_terms(prior, self._kl)
                 parts = terms.kl, terms.kl_gates, terms.kl_features, self.module_.config.n_slots * posterior.gate_prob
-                totals += [float(part.double().sum()) for part in parts]
-                presence += posterior.presence.double().sum(0).cpu().numpy()
+                totals += [float(part.cpu().double().sum()) for part in parts]
+                presence += posterior.presence.cpu().double().sum(0).numpy()
         kl, kl_gates, kl_features, n_active_expected = (totals / codes.shape[0]).tolist()
         return Evaluation(
             n_rows=codes.shape[0],
@@ -639,14 +679,20 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self._validated(X, reset=False)
 
     def _to_device(self, rows: Rows) -> Tensor:
-        return train.to_tensor(self._scaling.apply(rows), next(self.module_.parameters()).device)
+        """Rows as the encoder sees them when nothing is drawn: scaled, or thresholded, or as they are."""
+        x = train.to_tensor(self._fitting.scaling.apply(rows), self._fitting.trainer.device)
+        return (x >= 0.5).to(x) if self._fitting.trainer.config.binarize == "threshold" else x
+
+    @property
+    def _kl(self) -> KL:
+        return self._fitting.trainer.config.kl
 
     def _seed_of(self, random_state: RandomState) -> int:
         return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
     def _generator(self, random_state: RandomState) -> torch.Generator:
         seed = self._seed_of(self.random_state if random_state is None else random_state)
-        return torch.Generator(next(self.module_.parameters()).device).manual_seed(seed)
+        return torch.Generator(self._fitting.trainer.device).manual_seed(seed)
 
     @property
     def _n_features_out(self) -> int:

@@ -16,6 +16,4 @@ class GumbelSoftmax(GradientEstimator):
     discrete = False
 
     def __call__(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
-        gates, features = posterior.relaxed_slots(n_samples, temperatures, generator)
-        counts = (gates.unsqueeze(-2) @ features).squeeze(-2)
-        return log_likelihood(counts).mean(0)
+        return log_likelihood(posterior.relaxed_sample(n_samples, temperatures, generator)).mean(0)

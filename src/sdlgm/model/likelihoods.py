@@ -72,14 +72,14 @@ class Gaussian(Likelihood):
     def log_prob(self, x, output):
         residual = (x - output) / self.deviation
         log_normaliser = torch.log(self.deviation) + 0.5 * math.log(2 * math.pi)
-        return -((0.5 * residual.square() + log_normaliser) * self.varies).sum(-1)
+        return -torch.where(self.varies, 0.5 * residual.square() + log_normaliser, 0.0).sum(-1)
 
     def mean(self, output):
         return output
 
     def sample(self, output, generator):
         noise = torch.randn(output.shape, generator=generator, dtype=output.dtype, device=output.device)
-        return output + self.deviation * noise
+        return self.mean(output + self.deviation * noise)
 
     def initial_output(self, data_mean):
         return data_mean

@@ -74,7 +74,7 @@ class SDLGMModule(nn.Module):
     @torch.no_grad()
     def adapt_to(self, data_mean: Float[Tensor, " D"], varies: Bool[Tensor, " D"]) -> None:
         """Centre what the encoder sees, start the decoder at the data's mean, and note which entries are constant."""
-        self.posterior.encoder.location.copy_(data_mean)
+        self.posterior.centre_on(data_mean)
         output = self.decoder[-1]
         assert isinstance(output, nn.Linear)
         output.bias.copy_(self.likelihood.initial_output(data_mean))

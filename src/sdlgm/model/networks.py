@@ -46,6 +46,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.share_layers = share_layers
         self.register_buffer("location", torch.zeros(n_inputs))
+        # All layers but the last, which is `features`.
         self.trunk = mlp([n_inputs, *hidden, n_features], activation)[:-1]
         width = hidden[-1] if hidden else n_inputs
         self.features = nn.Linear(width, n_features)

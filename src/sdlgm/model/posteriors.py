@@ -1,7 +1,8 @@
 """The families of q(z given x), by name, and the small interface that they share.
 
-To add a family: a distribution with the methods of `Posterior`, a network that makes one from a batch of observations,
-and a line in `POSTERIORS`.
+To add a family: a distribution with the methods of `Posterior` and, for each gradient that it is to be trained with,
+what that estimator asks of it (`sdlgm.gradients.base.Slots`); a network with `centre_on` that makes one from a batch of
+observations; and a line in `POSTERIORS`.
 """
 
 from collections.abc import Sequence
@@ -60,6 +61,10 @@ class SharedPosterior(nn.Module):
             share_layers=share_layers,
             normalize_logits=normalize_logits,
         )
+
+    def centre_on(self, data_mean: Float[Tensor, " D"]) -> None:
+        """Let the networks see differences from the data's mean."""
+        self.encoder.location.copy_(data_mean)
 
     def forward(self, x: Float[Tensor, "batch D"]) -> SlotDistribution:
         gate_logit, feature_logits = self.encoder(x)

@@ -85,11 +85,6 @@ class SlotDistribution:
         return self.feature_log_probs.exp()
 
     @property
-    def mean(self) -> Float[Tensor, "*batch K"]:
-        """Expected counts, L0 * gate_prob * feature_probs."""
-        return self.n_slots * self.log_probs[..., 1:].exp()
-
-    @property
     def presence(self) -> Float[Tensor, "*batch K"]:
         """Probability that a feature is present at all, 1 - (1 - gate_prob * feature_probs) ** L0."""
         return -torch.expm1(self.n_slots * torch.log1p(-self.log_probs[..., 1:].exp()))
@@ -140,8 +135,8 @@ class SlotDistribution:
         return torch.where(n_off.squeeze(-1) >= 0, log_coefficient + weighted, -torch.inf)
 
     def mode(self) -> Int[Tensor, "batch K"]:
-        """The most probable counts, exactly."""
-        return multinomial_mode(self.log_probs.detach().double().exp(), self.n_slots)[..., 1:]
+        """The most probable counts, exactly; on the CPU, since not every device has double precision."""
+        return multinomial_mode(self.log_probs.detach().cpu().double().exp(), self.n_slots)[..., 1:]
 
     def prior_terms(self, prior: "SlotDistribution", kl: KL) -> PriorTerms:
         """What the code costs under ``prior``.
@@ -178,6 +173,8 @@ def multinomial_mode(probs: Float[Tensor, "batch symbols"], n: int) -> Int[Tenso
     the symbol whose ratio probs / (count + 1) is largest, is exact (Finucan, Biometrika 1964). The mode has at least
     floor(n * probs) of each symbol, so only what is left after that has to be filled.
     """
+    if not bool(torch.isfinite(probs).all()):
+        raise ValueError("the probabilities of the slots are not finite")
     # A mode never skips a symbol for a less probable one, so the n most probable symbols are enough.
     top, symbols = probs.topk(min(n, probs.shape[-1]), dim=-1)
     counts = (top * n).floor()

@@ -14,6 +14,7 @@ from sdlgm.data import Dataset
 BLUE, ORANGE, GREY = "#2f6f9f", "#d9722b", "#8a8f98"
 GREYS, CHANGES = "gray_r", "RdBu_r"
 MAP_ROWS = 2000
+MIN_DISTINCT_CODES = 5
 ATLAS_FEATURES = 48
 ATLAS_ROWS = 50
 
@@ -29,7 +30,7 @@ def reconstructions(model: Any, data: Dataset, codes: sp.csr_matrix, n: int = 12
     axes = figure.subplots(2, len(rows), squeeze=False)
     for column in range(len(rows)):
         for axis, row in zip(axes[:, column], (original[column], decoded[column]), strict=True):
-            _picture(axis, row, data.image_shape)
+            _picture(axis, row, data)
     _label_row(axes[0, 0], "original")
     _label_row(axes[1, 0], "from its code")
     return figure
@@ -49,7 +50,7 @@ def reading_a_code(model: Any, data: Dataset, codes: sp.csr_matrix, n: int = 3, 
         features = code.indices[np.argsort(-code.data, kind="stable")][:max_features]
         changes = _effects(model, code, features)
         limit = max(float(np.abs(changes).max(initial=0)), 1e-9)
-        _picture(line[0], _dense(data.X[[row]])[0], shape)
+        _picture(line[0], _dense(data.X[[row]])[0], data)
         for position, axis in enumerate(line[1:-1]):
             if position < len(features):
                 axis.imshow(changes[position].reshape(shape), cmap=CHANGES, vmin=-limit, vmax=limit)
@@ -58,15 +59,14 @@ def reading_a_code(model: Any, data: Dataset, codes: sp.csr_matrix, n: int = 3, 
                 _bare(axis)
             else:
                 axis.axis("off")
-        _picture(line[-1], model.inverse_transform(code)[0], shape)
+        _picture(line[-1], model.inverse_transform(code)[0], data)
     axes[0, 0].set_title("original", fontsize=8)
     axes[0, -1].set_title("from its code", fontsize=8)
     return figure
 
 
-def sparsity(model: Any, data: Dataset, codes: sp.csr_matrix, drawn: sp.csr_matrix) -> Figure:
+def sparsity(model: Any, data: Dataset, codes: sp.csr_matrix, drawn: sp.csr_matrix, budget: int) -> Figure:
     """How many slots are active, beside the prior's binomial, and the logits of the gates (the paper's fig:sparse)."""
-    budget = model.max_active
     figure = Figure(figsize=(9, 3), layout="constrained")
     left, right = figure.subplots(1, 2)
     values = np.arange(budget + 1)
@@ -78,7 +78,7 @@ def sparsity(model: Any, data: Dataset, codes: sp.csr_matrix, drawn: sp.csr_matr
     left.text(budget, left.get_ylim()[1], " budget", va="top", ha="right", rotation=90, fontsize=7, color=GREY)
     left.set(xlabel="active slots $L_i$ of an observation", ylabel="share of observations", xlim=(-1, budget + 1))
     left.legend(frameon=False, fontsize=7)
-    gate = np.clip(model.posterior(data.X).gate_prob.astype(np.float64), 1e-7, 1 - 1e-7)
+    gate = np.clip(model.posterior(data.table).gate_prob.astype(np.float64), 1e-7, 1 - 1e-7)
     right.hist(np.log(gate) - np.log1p(-gate), bins=40, color=BLUE, alpha=0.8)
     prior = np.log(model.gate_prior_) - np.log1p(-model.gate_prior_)
     right.axvline(prior, color="black", lw=1, label="prior")
@@ -92,9 +92,11 @@ def code_map(data: Dataset, codes: sp.csr_matrix, random_state: int = 0) -> Figu
     from sklearn.manifold import TSNE
 
     rows = _spread(codes.shape[0], MAP_ROWS)
+    if len(np.unique(codes[rows].toarray(), axis=0)) < MIN_DISTINCT_CODES:
+        return _notice("Almost all observations have the same code: there is nothing to map.")
     perplexity = min(30.0, max(2.0, (len(rows) - 1) / 4))
     dense = np.asarray(codes[rows].toarray(), dtype=np.float32)
-    places = TSNE(perplexity=perplexity, random_state=random_state).fit_transform(dense)
+    places = TSNE(perplexity=perplexity, init="random", random_state=random_state).fit_transform(dense)
     figure = Figure(figsize=(6.4, 5.4), layout="constrained")
     axis = figure.subplots()
     if data.labels is not None:
@@ -157,7 +159,7 @@ def usage(codes: sp.csr_matrix, drawn: sp.csr_matrix) -> Figure:
     return figure
 
 
-def training_curves(model: Any) -> Figure:
+def training_curves(model: Any, budget: int) -> Figure:
     """Both bounds, the rate and the sparsity in the course of training."""
     history = model.history_
     iterations = [record.iteration for record in history]
@@ -170,8 +172,16 @@ def training_curves(model: Any) -> Figure:
     rate.plot(iterations, [record.kl for record in history], color=BLUE)
     rate.set(ylabel="KL: what a code costs (nats)", xlabel="iteration", ylim=(0, None))
     active.plot(iterations, [record.n_active for record in history], color=BLUE)
-    active.axhline(model.max_active, color=GREY, ls="--", lw=1)
-    active.set(ylabel="expected active slots", xlabel="iteration", ylim=(0, model.max_active * 1.05))
+    active.axhline(budget, color=GREY, ls="--", lw=1)
+    active.set(ylabel="expected active slots", xlabel="iteration", ylim=(0, budget * 1.05))
+    return figure
+
+
+def _notice(text: str) -> Figure:
+    figure = Figure(figsize=(6.4, 1.2), layout="constrained")
+    axis = figure.subplots()
+    axis.text(0.5, 0.5, text, ha="center", va="center")
+    axis.axis("off")
     return figure
 
 
@@ -230,8 +240,8 @@ def _image_shape(data: Dataset) -> tuple[int, int]:
     return data.image_shape
 
 
-def _picture(axis: Axes, row: np.ndarray, shape: tuple[int, int]) -> None:
-    axis.imshow(row.reshape(shape), cmap=GREYS, vmin=0, vmax=1)
+def _picture(axis: Axes, row: np.ndarray, data: Dataset) -> None:
+    axis.imshow(row.reshape(_image_shape(data)), cmap=GREYS, vmin=min(0.0, data.X.min()), vmax=data.X.max())
     _bare(axis)
 
 

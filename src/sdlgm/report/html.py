@@ -31,22 +31,22 @@ def write_report(model: Any, data: Dataset, path: str | os.PathLike[str], *, ran
 
     template = files("sdlgm.report").joinpath("template.html").read_text(encoding="utf-8")
     page = Environment(autoescape=select_autoescape(default=True)).from_string(template)
-    evaluation = model.evaluate(data.X, random_state=random_state)
+    evaluation = model.evaluate(data.table, random_state=random_state)
     text = page.render(
         data=data.name,
         evaluation=evaluation,
         bits=evaluation.kl / math.log(2),
         model=model,
         settings={name: value for name, value in model.get_params().items() if value is not None},
-        sections=_sections(model, data, random_state),
+        sections=_sections(model, data, evaluation.max_active, random_state),
         version=__version__,
     )
     return write_text(path, text)
 
 
-def _sections(model: Any, data: Dataset, random_state: int) -> list[_Section]:
-    codes = model.transform(data.X)
-    drawn = model.sample_codes(data.X, random_state=random_state)
+def _sections(model: Any, data: Dataset, budget: int, random_state: int) -> list[_Section]:
+    codes = model.transform(data.table)
+    drawn = model.sample_codes(data.table, random_state=random_state)
     sections = [
         _section(
             "Originals and reconstructions",
@@ -58,8 +58,8 @@ def _sections(model: Any, data: Dataset, random_state: int) -> list[_Section]:
         sections.append(
             _section(
                 "How to read a code",
-                "From left to right: the observation; for each feature of its code, with its number and how often it "
-                "is present, what it adds to the picture (red: more ink, blue: less); the reconstruction from all.",
+                "From left to right: the observation; for each feature of its code (ten at most), with its number and "
+                "how often it is present, what it adds to the picture (red: more ink, blue: less); the reconstruction.",
                 figures.reading_a_code(model, data, codes),
             )
         )
@@ -68,7 +68,7 @@ def _sections(model: Any, data: Dataset, random_state: int) -> list[_Section]:
             "Learned sparsity",
             "Left: active slots of each observation beside the binomial prior; the dashed line is the budget, which no "
             "code exceeds. Drawn codes are samples of q(z given x), transform takes its mode. Right: the gate logits.",
-            figures.sparsity(model, data, codes, drawn),
+            figures.sparsity(model, data, codes, drawn, budget),
         ),
         _section(
             "Map of the codes",
@@ -90,10 +90,11 @@ def _sections(model: Any, data: Dataset, random_state: int) -> list[_Section]:
         ),
         _section(
             "Training",
-            "Left: both criteria on the rows that were watched (held out with early stopping, else training rows). "
-            "Only the discrete one is true of the codes. Middle: nats that a code costs; near zero, the code has "
-            "collapsed. Right: expected number of active slots; the dashed line is the budget.",
-            figures.training_curves(model),
+            "Left: both criteria on the rows that were watched (held out with early stopping, else training rows; the "
+            "relaxed one on a hundred of them). Only the discrete one is true of the codes. Middle: nats that a code "
+            "costs; near zero, the code has collapsed. Right: expected number of active slots; the dashed line is the "
+            "budget.",
+            figures.training_curves(model, budget),
         ),
     ]
     return sections

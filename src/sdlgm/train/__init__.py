@@ -5,11 +5,13 @@ from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.config import TrainConfig
 from sdlgm.train.loop import fit
 from sdlgm.train.monitor import Monitor, Record
+from sdlgm.train.progress import Progress
 from sdlgm.train.trainer import Trainer, parameters_of
 
 __all__ = [
     "Checkpoint",
     "Monitor",
+    "Progress",
     "Record",
     "ShuffledBatches",
     "TrainConfig",

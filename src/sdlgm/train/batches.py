@@ -1,6 +1,7 @@
 """Rows to batches: shuffling that depends on seed and epoch alone, densifying, binarising."""
 
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,18 @@ from torch import Tensor
 Rows = np.ndarray | sp.csr_array | sp.csr_matrix
 
 
+def dense_float32(rows: Rows) -> np.ndarray:
+    dense = rows.toarray() if sp.issparse(rows) else rows
+    return np.asarray(dense, dtype=np.float32)
+
+
+Prepare = Callable[[Rows], np.ndarray]
+"""From rows as users gave them to what the module sees. It is applied to one batch at a time."""
+
+
 def to_tensor(rows: Rows, device: torch.device) -> Tensor:
     """Rows as a dense float32 tensor."""
-    dense = rows.toarray() if sp.issparse(rows) else rows
-    return torch.tensor(np.asarray(dense, dtype=np.float32), device=device)
+    return torch.tensor(dense_float32(rows), device=device)
 
 
 def binarize(x: Tensor, how: str | None, generator: torch.Generator) -> Tensor:
@@ -31,26 +40,27 @@ def binarize(x: Tensor, how: str | None, generator: torch.Generator) -> Tensor:
 
 
 class ShuffledBatches:
-    """Batches of equal size; which rows form the batch of an iteration follows from the seed and the iteration.
+    """Dense batches of equal size; which rows form the batch of an iteration follows from the seed and the iteration.
 
     Nothing has to be remembered to continue a run: the order of an epoch is made anew from its number. The rows that
     do not fill a last batch are left for other epochs, which are shuffled differently.
     """
 
-    def __init__(self, rows: Rows, batch_size: int, seed: int):
+    def __init__(self, rows: Rows, batch_size: int, seed: int, prepare: Prepare = dense_float32):
         self.rows = rows
+        self.prepare = prepare
         self.n_rows: int = rows.shape[0]
         self.batch_size = min(batch_size, self.n_rows)
         self.per_epoch = self.n_rows // self.batch_size
         self.seed = seed
         self._order: tuple[int, np.ndarray] | None = None
 
-    def __getitem__(self, iteration: int) -> Rows:
+    def __getitem__(self, iteration: int) -> np.ndarray:
         epoch, position = divmod(iteration, self.per_epoch)
         if self._order is None or self._order[0] != epoch:
             self._order = (epoch, np.random.default_rng([self.seed, epoch]).permutation(self.n_rows))
         start = position * self.batch_size
-        return self.rows[self._order[1][start : start + self.batch_size]]
+        return self.prepare(self.rows[self._order[1][start : start + self.batch_size]])
 
     def fingerprint(self) -> str:
         """A checksum that tells other data from these."""

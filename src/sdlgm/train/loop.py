@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 
-from sdlgm.errors import TrainingDivergedError
+from sdlgm.errors import ModelFileError, TrainingDivergedError
 from sdlgm.train.batches import ShuffledBatches, to_tensor
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.monitor import Monitor
@@ -17,41 +17,50 @@ def fit(
     trainer: Trainer,
     batches: ShuffledBatches,
     monitor: Monitor,
+    progress: Progress,
     *,
     checkpoint: Checkpoint | None = None,
     resume: bool = False,
     visible: bool = False,
-) -> Progress:
+) -> None:
     """Train until ``max_iter``, or until the watched bound no longer improves if early stopping is on.
 
-    With early stopping the module ends with its best parameters, otherwise with its last. A term that is no longer
-    finite stops the run; the module then has the parameters of the last point of the curve.
+    ``progress`` is filled on the way. With early stopping the module ends with its best parameters, otherwise with its
+    last. A term that is no longer finite stops the run; the module then has the parameters of the last point of the
+    curve.
     """
     config, module = trainer.config, trainer.module
-    progress = Progress()
-    if resume and checkpoint is not None and checkpoint.path.exists():
+    if checkpoint is not None and checkpoint.path.exists():
+        if not resume:
+            raise ModelFileError(
+                f"{checkpoint.path}: holds the checkpoint of an earlier run; "
+                "go on from it with resume=True (--resume), or use another folder"
+            )
         checkpoint.restore(trainer, progress)
-    good = parameters_of(module)
+    good, good_iteration = parameters_of(module), trainer.iteration
     bar = ProgressBar(config.max_iter, visible=visible, completed=trainer.iteration)
     with bar, _noted_signals(checkpoint is not None) as noted:
         while trainer.iteration < config.max_iter and not _has_settled(trainer, progress):
             try:
                 trainer.step(to_tensor(batches[trainer.iteration], trainer.device))
+                watch = trainer.iteration % config.monitor_every == 0 or trainer.iteration == config.max_iter
+                keep = checkpoint is not None and (bool(noted) or _is_due(checkpoint, trainer))
+                if watch or keep:
+                    trainer.check_finite()
             except TrainingDivergedError as error:
                 module.load_state_dict(good)
+                trainer.iteration = good_iteration
                 raise TrainingDivergedError(f"{error}; {_remedy(checkpoint)}") from None
-            if trainer.iteration % config.monitor_every == 0 or trainer.iteration == config.max_iter:
+            if watch:
                 _watch(trainer, monitor, progress)
-                good = parameters_of(module)
+                good, good_iteration = parameters_of(module), trainer.iteration
             bar.update(trainer.iteration, progress.history[-1] if progress.history else None)
-            if checkpoint is not None and (noted or _is_due(checkpoint, trainer)):
+            if keep and checkpoint is not None:
                 checkpoint.save(trainer, progress)
             if noted:
                 raise KeyboardInterrupt
     if progress.best_parameters is not None:
         module.load_state_dict(progress.best_parameters)
-    module.eval()
-    return progress
 
 
 def _watch(trainer: Trainer, monitor: Monitor, progress: Progress) -> None:

@@ -7,7 +7,7 @@ import torch
 from sdlgm.model import discrete_expectation, relaxed_expectation
 from sdlgm.model.slots import KL
 from sdlgm.train import schedules
-from sdlgm.train.batches import Rows, binarize, to_tensor
+from sdlgm.train.batches import Prepare, Rows, binarize, dense_float32, to_tensor
 from sdlgm.train.trainer import Trainer
 
 BATCH = 500
@@ -22,7 +22,7 @@ class Record:
     discrete: float
     """Bound with hard samples: what the codes are worth."""
     relaxed: float
-    """The paper's criterion, with relaxed samples. Not a bound."""
+    """The paper's criterion, with relaxed samples, on the first hundred of the rows. Not a bound."""
     kl: float
     """Nats that a code costs under the prior."""
     n_active: float
@@ -37,9 +37,18 @@ class Monitor:
     """Evaluates a module on rows that stay the same through the run, with noise that stays the same too."""
 
     def __init__(
-        self, rows: Rows, *, kl: KL, binarize: str | None, seed: int, device: torch.device, log_jacobian: float = 0.0
+        self,
+        rows: Rows,
+        *,
+        kl: KL,
+        binarize: str | None,
+        seed: int,
+        device: torch.device,
+        prepare: Prepare = dense_float32,
+        log_jacobian: float = 0.0,
     ):
         self.rows = rows
+        self.prepare = prepare
         self.kl: KL = kl
         self.binarize = binarize
         self.seed = seed
@@ -55,7 +64,8 @@ class Monitor:
         n_rows: int = self.rows.shape[0]
         discrete = kl = n_active = relaxed = 0.0
         for start in range(0, n_rows, BATCH):
-            x = binarize(to_tensor(self.rows[start : start + BATCH], self.device), self.binarize, generator)
+            rows = self.prepare(self.rows[start : start + BATCH])
+            x = binarize(to_tensor(rows, self.device), self.binarize, generator)
             elbo = module.elbo(x, discrete_expectation(1, generator), self.kl)
             discrete += float(elbo.value.sum())
             kl += float(elbo.kl.sum())

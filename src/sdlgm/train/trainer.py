@@ -18,16 +18,20 @@ class Trainer:
 
     def __init__(self, module: SDLGMModule, config: TrainConfig, seed: int):
         self.module = module
-        self.config = config
         self.iteration = 0
+        self.configure(config)
         self.device = next(module.parameters()).device
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        self.estimator = GRADIENTS[config.gradient]()
         temperatures = [module.log_gate_temperature, module.log_feature_temperature]
         for log_temperature in temperatures:
             log_temperature.requires_grad_(config.learn_temperature)
         trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.Adam(trained, lr=config.learning_rate, fused=True)
+
+    def configure(self, config: TrainConfig) -> None:
+        """Go on with other options of training."""
+        self.config = config
+        self.estimator = GRADIENTS[config.gradient]()
 
     def step(self, rows: Tensor) -> Elbo:
         """One update of all parameters from a batch of rows."""
@@ -46,7 +50,15 @@ class Trainer:
         self.iteration += 1
         return elbo
 
+    def check_finite(self) -> None:
+        """Refuse parameters that are not numbers, before they are kept anywhere."""
+        for name, parameter in self.module.named_parameters():
+            if not bool(torch.isfinite(parameter).all()):
+                raise TrainingDivergedError(f"the parameter {name} is not finite after iteration {self.iteration}")
+
     def _expectation(self, posterior, log_likelihood) -> Tensor:
+        if bool(torch.isnan(posterior.log_probs).any()):
+            raise TrainingDivergedError(f"the posterior is not a number at iteration {self.iteration}")
         return self.estimator(
             posterior,
             log_likelihood,
