@@ -42,8 +42,8 @@ PROTOCOL = {
     "networks": "encoder 512-384-256, gate 256-64, decoder 256-384-512; n_components=200, max_active=40",
     "validation": "the last 5,000 training images, which are not trained on",
     "selection": "the best mean discrete bound on the validation images; test images are only reported",
-    "settings": "'paper' is the paper's setting, with inputs centred and the decoder started at the mean image, of which "
-    "the paper says nothing; the others are the defaults of SDLGM with another gradient, Gumbel-Softmax also with its "
+    "settings": "'paper' is the paper's setting, with inputs centred and the decoder started at the mean image, which "
+    "the paper does not mention; the others are the defaults of SDLGM with another gradient, Gumbel-Softmax with its "
     "temperatures led from 1 to 0.5",
     "time": "processor seconds an iteration on one thread, other runs beside it",
 }
