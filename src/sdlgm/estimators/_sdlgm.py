@@ -335,7 +335,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             fitting, history = self._fitting, self.history_
         trainer = fitting.trainer
         trainer.configure(replace(self._train_config(fitting.likelihood), lr_decay=0.0))
-        before = train.parameters_of(trainer.module)
+        before, iteration = train.parameters_of(trainer.module), trainer.iteration
         parts = max(1, rows.shape[0] // self.batch_size)
         try:
             for indices in np.array_split(np.arange(rows.shape[0]), parts):
@@ -343,7 +343,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             trainer.check_finite()
             record = self._monitor(fitting, rows[:_WATCHED_ROWS], seed)(trainer)
         except TrainingDivergedError:
-            trainer.module.load_state_dict(before)
+            trainer.go_back(before, iteration)
             self._publish(fitting, history)
             raise
         return self._publish(fitting, [*history, record])

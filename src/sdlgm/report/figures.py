@@ -97,19 +97,20 @@ def code_map(data: Dataset, codes: sp.csr_matrix, random_state: int = 0) -> Figu
     perplexity = min(30.0, max(2.0, (len(rows) - 1) / 4))
     dense = np.asarray(codes[rows].toarray(), dtype=np.float32)
     places = TSNE(perplexity=perplexity, init="random", random_state=random_state).fit_transform(dense)
+    size = float(np.clip(12_000 / len(rows), 6, 24))
     figure = Figure(figsize=(6.4, 5.4), layout="constrained")
     axis = figure.subplots()
     if data.labels is not None:
         names, numbers = np.unique(data.labels[rows], return_inverse=True)
         palette = "tab10" if len(names) <= 10 else "turbo"
         colours = colormaps[palette](numbers if palette == "tab10" else numbers / (len(names) - 1))
-        axis.scatter(*places.T, c=colours, s=6, linewidths=0)
+        axis.scatter(*places.T, c=colours, s=size, linewidths=0)
         if len(names) <= 20:
             for i, name in enumerate(names):
                 axis.scatter([], [], color=colours[np.argmax(numbers == i)], s=20, label=str(name))
             figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     else:
-        points = axis.scatter(*places.T, c=_n_active(codes[rows]), s=6, cmap="viridis", linewidths=0)
+        points = axis.scatter(*places.T, c=_n_active(codes[rows]), s=size, cmap="viridis", linewidths=0)
         figure.colorbar(points, ax=axis, label="active slots")
     axis.set(xticks=[], yticks=[], xlabel="t-SNE of the codes (distances have no unit)")
     return figure

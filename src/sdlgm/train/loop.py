@@ -48,8 +48,7 @@ def fit(
                 if watch or keep:
                     trainer.check_finite()
             except TrainingDivergedError as error:
-                module.load_state_dict(good)
-                trainer.iteration = good_iteration
+                trainer.go_back(good, good_iteration)
                 raise TrainingDivergedError(f"{error}; {_remedy(checkpoint)}") from None
             if watch:
                 _watch(trainer, monitor, progress)

@@ -50,6 +50,12 @@ class Trainer:
         self.iteration += 1
         return elbo
 
+    def go_back(self, parameters: dict[str, Tensor], iteration: int) -> None:
+        """Return to earlier parameters after a divergence; the optimiser forgets what led there."""
+        self.module.load_state_dict(parameters)
+        self.optimizer.state.clear()
+        self.iteration = iteration
+
     def check_finite(self) -> None:
         """Refuse parameters that are not numbers, before they are kept anywhere."""
         for name, parameter in self.module.named_parameters():
