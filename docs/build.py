@@ -103,8 +103,8 @@ def gradients_page(result: dict[str, Any]) -> str:
             "",
             "![Relaxed criterion and discrete bound of each setting](../images/gradients.png)",
             "",
-            "The same models are scored in both columns. The **discrete** column decodes hard codes, the ones that "
-            "`transform` and `sample_codes` give; it bounds log p(x). The **relaxed** column is the paper's criterion: "
+            "The same models are scored in both columns. The **discrete** column decodes hard codes, drawn as "
+            "`sample_codes` draws them; it bounds log p(x). The **relaxed** column is the paper's criterion: "
             "it decodes relaxed samples, which a user never gets. In the paper's setting the learned temperatures "
             "grow, the sum of forty relaxed draws becomes almost deterministic, and the decoder reads information off "
             "it that the hard code does not carry.",

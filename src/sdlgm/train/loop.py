@@ -44,7 +44,8 @@ def fit(
             try:
                 trainer.step(to_tensor(batches[trainer.iteration], trainer.device))
                 watch = trainer.iteration % config.monitor_every == 0 or trainer.iteration == config.max_iter
-                keep = checkpoint is not None and (bool(noted) or _is_due(checkpoint, trainer))
+                stop = bool(noted)
+                keep = checkpoint is not None and (stop or _is_due(checkpoint, trainer))
                 if watch or keep:
                     trainer.check_finite()
             except TrainingDivergedError as error:
@@ -56,7 +57,7 @@ def fit(
             bar.update(trainer.iteration, progress.history[-1] if progress.history else None)
             if keep and checkpoint is not None:
                 checkpoint.save(trainer, progress)
-            if noted:
+            if stop:
                 raise KeyboardInterrupt
     if progress.best_parameters is not None:
         module.load_state_dict(progress.best_parameters)
