@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "paper": BASE | {"data", "report", "__init__"},
     "demo": {"data", "report", "__init__"},
     "cli": {"errors", "data", "report", "paper", "demo", "__init__"},
-    "__init__": {"estimators"},
+    "__init__": {"errors", "estimators"},
 }
 
 

@@ -7,16 +7,38 @@ each one needs. Start with `SDLGM`.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sdlgm.errors import (
+    BudgetError,
+    DataError,
+    DownloadError,
+    ModelFileError,
+    SDLGMError,
+    TrainingDivergedError,
+)
+
 if TYPE_CHECKING:
     from sdlgm.estimators import SDLGM, Evaluation, PosteriorProbs, load
 
 __version__ = "0.1.0"
-__all__ = ["SDLGM", "Evaluation", "PosteriorProbs", "__version__", "load"]
+_ESTIMATORS = ("SDLGM", "Evaluation", "PosteriorProbs", "load")
+__all__ = [
+    "SDLGM",
+    "BudgetError",
+    "DataError",
+    "DownloadError",
+    "Evaluation",
+    "ModelFileError",
+    "PosteriorProbs",
+    "SDLGMError",
+    "TrainingDivergedError",
+    "__version__",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Import the estimators, and with them torch, when they are first asked for."""
-    if name in __all__:
+    if name in _ESTIMATORS:
         return getattr(import_module("sdlgm.estimators"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -33,7 +34,7 @@ out, err = Console(), Console(stderr=True)
 DATA_HELP = "A .npy, .npz, .csv, .parquet or IDX file, or a name: digits, digits:test, mnist, mnist:test."
 Model = Annotated[Path, typer.Argument(help="A model file of 'sdlgm fit'.", show_default=False)]
 Data = Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)]
-Seed = Annotated[int, typer.Option(help="Seed; the same seed gives the same result.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same result.")]
 LabelColumn = Annotated[
     str | None, typer.Option(help="Column of a .csv or .parquet file that is a class, not a feature.")
 ]
@@ -45,7 +46,9 @@ def _clear_errors(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
         try:
-            command(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                command(*args, **kwargs)
         except (SDLGMError, ValueError, OSError) as error:
             err.print(f"[bold red]error:[/] {_escaped(error)}", soft_wrap=True)
             raise typer.Exit(2) from None
@@ -56,10 +59,16 @@ def _clear_errors(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-def _escaped(error: Exception) -> str:
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    err.print(f"warning: {_escaped(message)}", soft_wrap=True)
+
+
+def _escaped(message: Exception | str) -> str:
+    """The first line of a message: what follows in scikit-learn's is advice for programmers."""
     from rich.markup import escape
 
-    return escape(" ".join(str(error).split()))
+    lines = str(message).strip().splitlines()
+    return escape(lines[0]) if lines else type(message).__name__
 
 
 TABLES = (".npy", ".csv", ".parquet")
@@ -102,7 +111,10 @@ def demo(
     max_iter: Annotated[int, typer.Option(help="Training iterations.")] = 4000,
     seed: Seed = 0,
 ) -> None:
-    """Fit, encode, decode, evaluate and report on handwritten digits that come with scikit-learn."""
+    """Fit, encode, decode, evaluate and report on handwritten digits that come with scikit-learn.
+
+    `sdlgm demo --out demo`
+    """
     from sdlgm.demo import run_demo
 
     result = run_demo(folder, max_iter=max_iter, seed=seed, verbose=True)
@@ -268,7 +280,7 @@ def evaluate(
     dataset = load_data(data, label_column=label_column)
     evaluation = load(model).evaluate(dataset.table, random_state=seed)
     if as_json:
-        typer.echo(json.dumps(asdict(evaluation) | {"discrete_bits": evaluation.discrete_bits}))
+        typer.echo(json.dumps(asdict(evaluation) | {"discrete_bits": evaluation.discrete_bits}, allow_nan=False))
     else:
         out.print(_evaluation_table(evaluation, dataset.name))
 
@@ -335,7 +347,10 @@ def data_list() -> None:
 @data_app.command("fetch")
 @_clear_errors
 def data_fetch(name: Annotated[str, typer.Argument(help="Such as mnist.", show_default=False)]) -> None:
-    """Download a named data set into the cache, and check it."""
+    """Download a named data set into the cache, and check it.
+
+    `sdlgm data fetch mnist`
+    """
     from sdlgm.data import fetch
 
     paths = fetch(name)

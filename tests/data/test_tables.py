@@ -37,6 +37,12 @@ def test__csv__without_header__keeps_the_first_row(tmp_path, first):
     np.testing.assert_array_equal(read_table(tmp_path / "data.csv").X, [[1, 2], [3, 4]])
 
 
+@pytest.mark.parametrize("header", ["0,1", "2019,total"])
+def test__csv__header_with_numbers__is_a_header(tmp_path, header):
+    (tmp_path / "data.csv").write_text(f"{header}\n3,4\n5,6\n")
+    np.testing.assert_array_equal(read_table(tmp_path / "data.csv").X, [[3, 4], [5, 6]])
+
+
 def test__csv__label_column__is_apart(tmp_path):
     (tmp_path / "data.csv").write_text("a,kind,b\n1,cat,2\n3,dog,4\n")
     dataset = read_table(tmp_path / "data.csv", label_column="kind")
@@ -48,6 +54,10 @@ def test__csv__label_column__is_apart(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("a;b\n1;2\n", "semicolons"),
+        (",a,b\n0,1,2\n", "index=False"),
+        ("a,b\n", "has no rows"),
+        ("x" * 200_000 + ",b\n1,2\n", "cannot be read"),
         ("a,a\n1,2\n", "more than one column is called 'a'"),
         ("a,b\n1,x\n", "column 'b' holds string"),
         ("a,b\n1,\n2,3\n", "1 missing"),

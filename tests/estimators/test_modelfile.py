@@ -80,8 +80,12 @@ def test__save__random_state_object__is_left_out(digits, small, tmp_path):
 def test__save__settings_changed_after_the_fit__saves_what_was_fitted(digits, small, tmp_path):
     model = SDLGM(**small, random_state=0).fit(digits)
     codes = model.transform(digits)
-    model.set_params(n_components=99, max_active=1, hidden=(3,)).save(tmp_path / "model")
+    bound = model.elbo(digits, random_state=0)
+    model.set_params(n_components=99, max_active=1, hidden=(3,), kl="paper", binarize="threshold", n_samples=3)
+    np.testing.assert_array_equal(model.elbo(digits, random_state=0), bound)
+    model.save(tmp_path / "model")
     loaded = sdlgm.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.elbo(digits, random_state=0), bound)
     assert (loaded.n_components, loaded.max_active, loaded.hidden) == (16, 5, (32,))
     assert (loaded.transform(digits) != codes).nnz == 0
 
@@ -156,6 +160,9 @@ def test__load__unknown_version__says_which(path):
         (lambda d: d.update(likelihood="magic"), "magic"),
         (lambda d: d.update(estimator="Intruder"), "Intruder"),
         (lambda d: d.pop("history"), "history"),
+        (lambda d: d["history"][0].update(discrete="oops"), "oops"),
+        (lambda d: d.update(feature_names_in=["a"]), "column names"),
+        (lambda d: d.update(n_iter=-5), "expected"),
         (lambda d: d.update(n_features_in=65), "expected"),
     ],
 )

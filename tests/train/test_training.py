@@ -220,6 +220,34 @@ def test__fit__learning_rate_far_too_large__is_a_named_error(digits, small):
         SDLGM(**small, learning_rate=1e10, random_state=0).fit(digits)
 
 
+def test__fit__diverging_at_once__leaves_the_estimator_as_it_was(digits, small):
+    settings = {**small, "max_iter": 1000, "random_state": 0}
+    with pytest.raises(TrainingDivergedError, match="no good parameters"):
+        SDLGM(**settings, learning_rate=1e30).fit(digits)
+    model = SDLGM(**{**settings, "max_iter": 5}).fit(digits)
+    before = parameters_of(model.module_)
+    with pytest.raises(TrainingDivergedError):
+        model.set_params(max_iter=1000, learning_rate=1e30).fit(digits)
+    assert all(torch.equal(before[name], tensor) for name, tensor in parameters_of(model.module_).items())
+
+
+def test__partial_fit__bad_row_at_the_end__changes_nothing(measurements, small):
+    model = SDLGM(**small, random_state=0).fit(measurements)
+    codes = model.transform(measurements)
+    X = measurements.copy()
+    X[-1, 0] = 1e300
+    with pytest.raises(ValueError, match="row 299, column 0"):
+        model.partial_fit(X)
+    assert (model.transform(measurements) != codes).nnz == 0
+    assert not model.module_.training
+
+
+def test__warm_up__whole_run__excludes_what_begins_after_it(digits, small):
+    for option in ("learn_prior", "early_stopping"):
+        with pytest.raises(ValueError, match="kl_warmup below 1"):
+            SDLGM(**small, kl_warmup=1.0, **{option: True}).fit(digits)
+
+
 def test__partial_fit__diverging__keeps_the_parameters_before(digits, small, monkeypatch):
     model = SDLGM(**small, random_state=0).fit(digits)
     before = parameters_of(model.module_)
@@ -274,7 +302,7 @@ def test__early_stopping__no_improvement__stops_and_keeps_the_best(digits, small
 
 def test__learn_prior__during_warm_up__stays_and_moves_afterwards(digits, small):
     settings = {**small, "learn_prior": True, "gate_prior": 0.5, "random_state": 0}
-    warming = SDLGM(**{**settings, "kl_warmup": 1.0}).fit(digits)
+    warming = SDLGM(**{**settings, "kl_warmup": 0.99}).fit(digits)
     assert warming.gate_prior_ == pytest.approx(0.5)
     moved = SDLGM(**{**settings, "kl_warmup": 0.0}).fit(digits)
     assert moved.gate_prior_ != pytest.approx(0.5, abs=1e-4)

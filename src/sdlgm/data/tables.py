@@ -154,8 +154,14 @@ def _read_columns(path: Path, kind: str, label_column: str | None) -> Dataset:
             table = arrow_csv.read_csv(path, read_options=options)
         else:
             table = parquet.read_table(path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read as {kind} ({error})") from error
+    if len(table.column_names) == 1 and any(mark in table.column_names[0] for mark in ";\t"):
+        raise DataError(f"{path}: looks separated by semicolons or tabs; separate the columns by commas")
+    if "" in table.column_names:
+        raise DataError(f"{path}: a column has no name, as a row index has; leave it out (pandas: index=False)")
+    if table.num_rows == 0:
+        raise DataError(f"{path}: has no rows")
     repeated = {name for name in table.column_names if table.column_names.count(name) > 1}
     if repeated:
         raise DataError(f"{path}: more than one column is called {sorted(repeated)[0]!r}; rename them")
@@ -186,10 +192,12 @@ def _numbers(path: Path, name: str, column) -> np.ndarray:
 
 
 def _has_header(path: Path) -> bool:
-    """A first line in which no field is a number, and none is empty, is a header."""
+    """A first line with a field that is neither empty nor a number is a header, and so is 0, 1, 2, ..."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        fields = next(csv.reader(file), [])
-    return bool(fields) and not any(not field.strip() or _is_number(field) for field in fields)
+        fields = [field.strip() for field in next(csv.reader(file), [])]
+    if any(field and not _is_number(field) for field in fields):
+        return True
+    return len(fields) > 1 and fields == [str(i) for i in range(len(fields))]
 
 
 def _is_number(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from sdlgm.errors import BudgetError
 from sdlgm.train.batches import Rows
 
-# Largest scaled value: single precision reaches 3e38, and the networks need room for sums of products.
-LARGEST = 1e30
+# Largest scaled value: single precision reaches 3e38, and the likelihood needs room for sums of squares.
+LARGEST = 1e15
+_CHECKED_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Columns:
             column = int(np.argmax(~(np.isfinite(mean) & np.isfinite(variance))))
             raise ValueError(f"the values of column {column} are too large to have a variance; rescale them")
         largest, smallest = dense(rows.max(axis=0)).ravel(), dense(rows.min(axis=0)).ravel()
-        return cls(mean, np.sqrt(variance), largest > smallest)
+        return cls(mean, np.sqrt(variance), (largest > smallest) & (variance > 0))
 
 
 @dataclass(frozen=True)
@@ -73,12 +75,20 @@ class Scaling:
         if not self.is_identity:
             centred = values - self.location
             values = np.divide(centred, self.scale, out=np.zeros_like(centred), where=self.scale > 0)
-        if np.abs(values).max(initial=0) > LARGEST:
-            row, column = np.argwhere(np.abs(values) > LARGEST)[0]
-            raise ValueError(
-                f"the value in row {row}, column {column} is too large beside those the model was fitted to"
-            )
         return values.astype(np.float32, copy=False)
+
+    def check(self, rows: Rows) -> None:
+        """Refuse values so far from those the model was fitted to that single precision cannot work with them."""
+        if self.is_identity:
+            return
+        for start in range(0, rows.shape[0], _CHECKED_ROWS):
+            distance = np.abs(dense(rows[start : start + _CHECKED_ROWS]) - self.location)
+            far = np.argwhere((distance > LARGEST * self.scale) & (self.scale > 0))
+            if len(far):
+                raise ValueError(
+                    f"the value in row {start + far[0, 0]}, column {far[0, 1]} is too large beside those that the "
+                    "model was fitted to; correct or remove it"
+                )
 
     def undo(self, rows: np.ndarray) -> np.ndarray:
         return rows if self.is_identity else rows * self.scale + self.location
@@ -108,6 +118,11 @@ def in_unit_interval(rows: Rows) -> bool:
 def in_batches(rows: Rows, size: int) -> Iterator[Rows]:
     for start in range(0, rows.shape[0], size):
         yield rows[start : start + size]
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, Integral) or int(value) < least:
+        raise ValueError(f"{name}={value!r}; it is a whole number, at least {least}")
 
 
 def check_codes(codes: Any, n_components: int, max_active: int) -> sp.csr_matrix:

@@ -32,6 +32,9 @@ def save(estimator: "SDLGM", path: str | os.PathLike[str]) -> None:
     config = asdict(estimator.module_.config)
     del config["n_inputs"], config["likelihood"]  # of the data and, since it may be "auto", apart in the document
     params |= {"n_components": config.pop("n_features"), "max_active": config.pop("n_slots"), **config}
+    training = estimator._fitting.trainer.config
+    params |= {"kl": training.kl, "n_samples": training.n_samples, "gradient": training.gradient}
+    params["binarize"] = training.binarize or params["binarize"]
     document = {
         "estimator": type(estimator).__name__,
         "params": {name: _plain(value) for name, value in params.items()},
@@ -51,7 +54,8 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> "SDLGM":
     """Read a model that `SDLGM.save` wrote.
 
     The file is data: nothing in it is executed. A file that is truncated, foreign, of another version, or whose
-    numbers do not fit its settings raises `ModelFileError`, which says what is wrong with it.
+    numbers do not fit its settings raises `ModelFileError`, which says what is wrong with it. The state of the
+    optimiser is not part of a model: `partial_fit` starts with a fresh one.
     """
     from sdlgm.estimators._sdlgm import SDLGM, _Fitting
 
@@ -65,13 +69,19 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> "SDLGM":
         estimator._check_settings()
         likelihood = document["likelihood"]
         estimator.n_features_in_ = int(document["n_features_in"])
-        if document["feature_names_in"]:
-            estimator.feature_names_in_ = np.array(document["feature_names_in"], dtype=object)
+        names = document["feature_names_in"]
+        if names:
+            if len(names) != estimator.n_features_in_:
+                raise ValueError(f"{len(names)} column names for {estimator.n_features_in_} columns")
+            estimator.feature_names_in_ = np.array(names, dtype=object)
         config = estimator._model_config(estimator.n_features_in_, likelihood)
         module = _module(config, tensors).to(target)
-        trainer = Trainer(module, estimator._train_config(likelihood), int(document["params"]["random_state"] or 0))
-        trainer.iteration = int(document["n_iter"])
-        history = [Record(**record) for record in document["history"]]
+        n_iter = int(document["n_iter"])
+        # Other noise than the iterations that went before.
+        seed = np.random.SeedSequence([int(document["params"]["random_state"] or 0), n_iter]).generate_state(1)
+        trainer = Trainer(module, estimator._train_config(likelihood), int(seed[0]))
+        trainer.iteration = n_iter
+        history = [_record(values) for values in document["history"]]
         scaling = _scaling(tensors, estimator.n_features_in_)
         return estimator._publish(_Fitting(likelihood, scaling, trainer), history)
     except ModelFileError:
@@ -104,9 +114,15 @@ def _module(config: ModelConfig, tensors: dict[str, Tensor]) -> SDLGMModule:
     return module.eval()
 
 
+def _record(values: dict[str, Any]) -> Record:
+    numbers: dict[str, Any] = {name: float(value) for name, value in values.items()}
+    return Record(**{**numbers, "iteration": int(values["iteration"])})
+
+
 def _scaling(tensors: dict[str, Tensor], n_features: int) -> Scaling:
     location, scale = tensors["scaling.location"].numpy(), tensors["scaling.scale"].numpy()
-    if location.shape != (n_features,) or scale.shape != (n_features,) or not (scale >= 0).all():
+    fits = location.shape == scale.shape == (n_features,) and location.dtype == scale.dtype == np.float64
+    if not fits or not np.isfinite(location).all() or not np.isfinite(scale).all() or not (scale >= 0).all():
         raise ValueError("the scaling does not fit the number of features")
     return Scaling(location, scale)
 

@@ -20,7 +20,15 @@ from torch import Tensor
 from sdlgm import train
 from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators import _modelfile
-from sdlgm.estimators._inputs import Columns, Scaling, check_codes, in_batches, in_unit_interval, usable_device
+from sdlgm.estimators._inputs import (
+    Columns,
+    Scaling,
+    check_codes,
+    check_count,
+    in_batches,
+    in_unit_interval,
+    usable_device,
+)
 from sdlgm.estimators._results import Evaluation, PosteriorProbs, PosteriorSetting
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model import ModelConfig, SDLGMModule, discrete_expectation, relaxed_expectation
@@ -314,13 +322,14 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 visible=bool(self.verbose),
             )
         except TrainingDivergedError:
-            self._publish(fitting, progress.history)
+            if progress.history:  # otherwise nothing good has come of it, and the estimator stays what it was
+                self._publish(fitting, progress.history)
             raise
         return self._publish(fitting, progress.history)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y=None) -> Self:
-        """One pass over the rows of X in the order given, at the constant ``learning_rate``.
+        """One pass over the rows of X in the order given, at the constant ``learning_rate``; all of it or nothing.
 
         The first call fixes the likelihood and, for continuous data, the scaling and which columns are constant. The KL
         is warmed up over the first ``kl_warmup * max_iter`` iterations, whichever calls they come from. y is ignored.
@@ -333,6 +342,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             fitting, history = self._start(rows, self._chosen_likelihood(rows), seed), []
         else:
             fitting, history = self._fitting, self.history_
+            fitting.scaling.check(rows)
         trainer = fitting.trainer
         trainer.configure(replace(self._train_config(fitting.likelihood), lr_decay=0.0))
         before, iteration = train.parameters_of(trainer.module), trainer.iteration
@@ -342,9 +352,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 trainer.step(train.to_tensor(fitting.scaling.apply(rows[indices]), trainer.device))
             trainer.check_finite()
             record = self._monitor(fitting, rows[:_WATCHED_ROWS], seed)(trainer)
-        except TrainingDivergedError:
+        except BaseException:  # divergence, or Ctrl-C: half a pass is no pass
             trainer.go_back(before, iteration)
-            self._publish(fitting, history)
+            trainer.module.eval()
             raise
         return self._publish(fitting, [*history, record])
 
@@ -356,6 +366,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise ValueError("resume=True needs a checkpoint_dir, to know where the checkpoint is")
         if self.resume and not isinstance(self.random_state, Integral):
             raise ValueError("resume=True needs an integer random_state, to know that the run is the same")
+        if self.kl_warmup == 1 and (self.learn_prior or self.early_stopping):
+            raise ValueError("learn_prior and early_stopping begin after the KL warm-up; set kl_warmup below 1")
         for name in ("hidden", "gate_hidden"):
             if not all(isinstance(width, Integral) and int(width) > 0 for width in getattr(self, name)):
                 raise ValueError(f"{name}={getattr(self, name)!r}; it is a tuple of positive whole numbers")
@@ -463,8 +475,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             Counts. Each row adds up to at most ``max_active``, so it has at most that many non-zeros.
 
         """
-        if n_candidates < 0:
-            raise ValueError(f"{n_candidates=}; it is not negative")
+        check_count("n_candidates", n_candidates, 0)
         rows = self._fitted_rows(X)
         generator = self._generator(0)
         return self._encode(rows, lambda x: self._best_codes(x, n_candidates, generator))
@@ -506,8 +517,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> np.ndarray:
         """Draw new observations: codes from the prior, then x from p(x given z)."""
         check_is_fitted(self)
-        if n_samples < 1:
-            raise ValueError(f"{n_samples=}; it is at least 1")
+        check_count("n_samples", n_samples, 1)
         generator = self._generator(random_state)
         with torch.inference_mode():
             prior = self.module_.prior().expand(n_samples)
@@ -581,17 +591,19 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         rows = self._fitted_rows(X)
         if bound not in ("discrete", "relaxed"):
             raise ValueError(f"bound={bound!r}; it is 'discrete' or 'relaxed'")
-        if n_importance < 1 or (n_importance > 1 and bound == "relaxed"):
-            raise ValueError("n_importance is at least 1, and above 1 only with bound='discrete'")
+        check_count("n_importance", n_importance, 1)
+        if n_importance > 1 and bound == "relaxed":
+            raise ValueError("n_importance is above 1 only with bound='discrete'")
         generator = self._generator(random_state)
+        n_samples = self._fitting.trainer.config.n_samples
 
         def values(x: Tensor) -> Tensor:
             if n_importance > 1:
                 return self.module_.importance_weighted_bound(x, n_importance, generator)
             if bound == "relaxed":
-                expectation = relaxed_expectation(self.n_samples, self.module_.temperatures, generator)
+                expectation = relaxed_expectation(n_samples, self.module_.temperatures, generator)
             else:
-                expectation = discrete_expectation(self.n_samples, generator)
+                expectation = discrete_expectation(n_samples, generator)
             return self.module_.elbo(x, expectation, self._kl).value
 
         size = _RELAXED_BATCH if bound == "relaxed" else _BATCH
@@ -676,7 +688,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _fitted_rows(self, X) -> Rows:
         check_is_fitted(self)
-        return self._validated(X, reset=False)
+        rows = self._validated(X, reset=False)
+        self._fitting.scaling.check(rows)
+        return rows
 
     def _to_device(self, rows: Rows) -> Tensor:
         """Rows as the encoder sees them when nothing is drawn: scaled, or thresholded, or as they are."""

@@ -79,7 +79,7 @@ class Gaussian(Likelihood):
 
     def sample(self, output, generator):
         noise = torch.randn(output.shape, generator=generator, dtype=output.dtype, device=output.device)
-        return self.mean(output + self.deviation * noise)
+        return output + self.deviation * noise
 
     def initial_output(self, data_mean):
         return data_mean

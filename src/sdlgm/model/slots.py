@@ -61,7 +61,7 @@ class SlotDistribution:
     ----------
     gate_logit : log-odds that a slot is on.
     feature_log_probs : normalised log-probabilities of the features in a slot that is on.
-    n_slots : L0, the hard budget: no sample, mode or mean has more than this many active slots.
+    n_slots : L0, the hard budget: no sample or mode has more than this many active slots.
 
     """
 

@@ -38,9 +38,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "reinmax": {"gradient": "reinmax"},
 }
 PROTOCOL = {
-    "data": "MNIST, dynamic binarisation (a fresh Bernoulli draw of the grey levels every time an image is seen)",
+    "binarisation": "dynamic: a fresh Bernoulli draw of the grey levels every time an image is seen",
     "networks": "encoder 512-384-256, gate 256-64, decoder 256-384-512; n_components=200, max_active=40",
-    "validation": "the last 5,000 training images, which are not trained on",
+    "validation": "the last twelfth of the training images (5,000 of MNIST's), which are not trained on",
     "selection": "the best mean discrete bound on the validation images; test images are only reported",
     "settings": "'paper' is the paper's setting, with inputs centred and the decoder started at the mean image, which "
     "the paper does not mention; the others are the defaults of SDLGM with another gradient, Gumbel-Softmax with its "
@@ -59,13 +59,13 @@ def compare_gradients(
             "data": data,
             "max_iter": max_iter,
             "seed": seed,
-            "version": f"{__version__}-{_fingerprint(SETTINGS[setting])}",
+            "version": f"{__version__}-{_fingerprint(setting)}",
         }
         for seed in range(seeds)
         for setting in settings
     ]
     rows = run_all(train_and_evaluate, runs, work_folder, n_jobs)
-    result = {"rows": rows, "protocol": PROTOCOL, **provenance()}
+    result = {"data": data, "rows": rows, "protocol": PROTOCOL, **provenance()}
     write_text(out, json.dumps(result, indent=1) + "\n")
     return result
 
@@ -99,6 +99,9 @@ def train_and_evaluate(run: Run, folder: Path) -> dict[str, Any]:
     }
 
 
-def _fingerprint(settings: dict[str, Any]) -> str:
-    """Tells results of other settings under the same name apart."""
-    return f"{zlib.crc32(json.dumps(settings, sort_keys=True).encode()):08x}"
+def _fingerprint(setting: str) -> str:
+    """Tells results of other settings or other defaults under the same name apart."""
+    from sdlgm import SDLGM
+
+    params = SDLGM(**SETTINGS[setting]).get_params()
+    return f"{zlib.crc32(json.dumps(params, sort_keys=True).encode()):08x}"

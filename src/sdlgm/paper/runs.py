@@ -32,10 +32,9 @@ def run_all(work: Callable[[Run, Path], dict[str, Any]], runs: Sequence[Run], fo
     )
     # A process of its own for each run, with one thread: what a run measures does not depend on its neighbours' torch.
     context = multiprocessing.get_context("spawn")
-    os.environ["OMP_NUM_THREADS"] = "1"
     with (
         Progress(*columns) as progress,
-        ProcessPoolExecutor(n_jobs, mp_context=context, max_tasks_per_child=1) as pool,
+        ProcessPoolExecutor(n_jobs, mp_context=context, initializer=_one_thread, max_tasks_per_child=1) as pool,
     ):
         task = progress.add_task("", total=len(runs), completed=len(runs) - len(missing))
         futures = {pool.submit(_work_and_keep, work, run, folder): run for run in missing}
@@ -45,10 +44,15 @@ def run_all(work: Callable[[Run, Path], dict[str, Any]], runs: Sequence[Run], fo
     return [json.loads(_result_path(folder, run).read_text(encoding="utf-8")) for run in runs]
 
 
+def _one_thread() -> None:
+    """In a new process, before torch is imported."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
 def _work_and_keep(work: Callable[[Run, Path], dict[str, Any]], run: Run, folder: Path) -> None:
     path = _result_path(folder, run)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(run | work(run, path.parent)))
+    write_text(path, json.dumps(run | work(run, path.parent), allow_nan=False))
 
 
 def _result_path(folder: Path, run: Run) -> Path:

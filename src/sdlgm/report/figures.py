@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from scipy.stats import binom
 
 from sdlgm.data import Dataset
@@ -21,11 +22,11 @@ ATLAS_ROWS = 50
 
 def reconstructions(model: Any, data: Dataset, codes: sp.csr_matrix, n: int = 12) -> Figure:
     """Observations above what their codes decode to."""
-    rows = _spread(codes.shape[0], n)
+    rows = _spread(codes.shape[0], n if data.image_shape else n // 2)
     original = _dense(data.X[rows])
     decoded = model.inverse_transform(codes[rows])
     if data.image_shape is None:
-        return _traces(original, decoded, rows)
+        return _traces(original, decoded, rows, data)
     figure = Figure(figsize=(n * 0.75, 1.9), layout="constrained")
     axes = figure.subplots(2, len(rows), squeeze=False)
     for column in range(len(rows)):
@@ -186,8 +187,8 @@ def _notice(text: str) -> Figure:
     return figure
 
 
-def _traces(original: np.ndarray, decoded: np.ndarray, rows: np.ndarray) -> Figure:
-    n = min(6, len(rows))
+def _traces(original: np.ndarray, decoded: np.ndarray, rows: np.ndarray, data: Dataset) -> Figure:
+    n = len(rows)
     figure = Figure(figsize=(9, n * 1.1), layout="constrained")
     axes = figure.subplots(n, 1, sharex=True, squeeze=False)[:, 0]
     for i, axis in enumerate(axes):
@@ -195,8 +196,17 @@ def _traces(original: np.ndarray, decoded: np.ndarray, rows: np.ndarray) -> Figu
         axis.plot(decoded[i], color=ORANGE, lw=1, label="from its code")
         axis.set_ylabel(f"row {rows[i]}", fontsize=7)
     axes[0].legend(frameon=False, fontsize=7, ncols=2)
-    axes[-1].set_xlabel("column of the data")
+    _name_columns(axes[-1], data)
     return figure
+
+
+def _name_columns(axis: Axes, data: Dataset) -> None:
+    """Columns by name below the axis where they fit, by number otherwise."""
+    axis.set_xlabel("column of the data")
+    if data.feature_names is not None and len(data.feature_names) <= 30:
+        axis.set_xticks(range(len(data.feature_names)), data.feature_names, rotation=45, ha="right", fontsize=7)
+    else:
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _effect_matrix(features: list[int], changes: list[np.ndarray], data: Dataset) -> Figure:
@@ -205,9 +215,10 @@ def _effect_matrix(features: list[int], changes: list[np.ndarray], data: Dataset
     matrix = np.array(changes) if changes else np.zeros((1, data.X.shape[1]))
     matrix = matrix / np.maximum(np.abs(matrix).max(axis=0), 1e-12)
     image = axis.imshow(matrix, cmap=CHANGES, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
-    axis.set(xlabel="column of the data", ylabel="feature", yticks=range(len(features)))
+    axis.set(ylabel="feature", yticks=range(len(features)))
+    _name_columns(axis, data)
     axis.set_yticklabels([str(feature) for feature in features], fontsize=5)
-    figure.colorbar(image, ax=axis, label="change, relative to the column's largest")
+    figure.colorbar(image, ax=axis, label="relative change")
     return figure
 
 

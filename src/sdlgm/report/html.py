@@ -72,7 +72,7 @@ def _sections(model: Any, data: Dataset, budget: int, random_state: int) -> list
         ),
         _section(
             "Map of the codes",
-            "Each point is the code of an observation, placed by t-SNE so that similar codes are close. "
+            "Each point is a code drawn for an observation, placed by t-SNE so that similar codes are close. "
             + ("Colour: label; the model never saw it." if data.labels is not None else "Colour: active slots."),
             figures.code_map(data, drawn, random_state),
         ),
@@ -80,7 +80,7 @@ def _sections(model: Any, data: Dataset, budget: int, random_state: int) -> list
             "What each feature draws",
             f"The (at most {figures.ATLAS_FEATURES}) most used features by number: the mean change of the "
             "reconstruction when the feature is in the code compared with the same code without it (red: more, blue: "
-            "less; each scaled to its largest change).",
+            f"less; relative to the largest change of the {'feature' if data.image_shape else 'column'}).",
             figures.feature_atlas(model, data, codes),
         ),
         _section(

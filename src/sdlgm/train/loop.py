@@ -50,7 +50,7 @@ def fit(
                     trainer.check_finite()
             except TrainingDivergedError as error:
                 trainer.go_back(good, good_iteration)
-                raise TrainingDivergedError(f"{error}; {_remedy(checkpoint)}") from None
+                raise TrainingDivergedError(f"{error}; {_remedy(checkpoint, good_iteration)}") from None
             if watch:
                 _watch(trainer, monitor, progress)
                 good, good_iteration = parameters_of(module), trainer.iteration
@@ -86,8 +86,10 @@ def _is_due(checkpoint: Checkpoint, trainer: Trainer) -> bool:
     return trainer.iteration % checkpoint.every == 0 or trainer.iteration == trainer.config.max_iter
 
 
-def _remedy(checkpoint: Checkpoint | None) -> str:
-    kept = "the model keeps its last good parameters"
+def _remedy(checkpoint: Checkpoint | None, good_iteration: int) -> str:
+    kept = "there are no good parameters to keep yet"
+    if good_iteration > 0:
+        kept = f"the model keeps the parameters of iteration {good_iteration}"
     if checkpoint is not None and checkpoint.path.exists():
         kept += f", and the last good checkpoint is {checkpoint.path}"
     return f"{kept}; try a smaller learning_rate, and check the data for extreme values"
