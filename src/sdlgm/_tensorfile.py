@@ -40,6 +40,12 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
     return document, tensors
 
 
+def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin with ``prefix`` and a dot, by the rest of their names."""
+    start = f"{prefix}."
+    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+
+
 def _document(path: Path, kind: str, metadata: dict[str, str]) -> dict[str, Any]:
     if METADATA_KEY not in metadata:
         raise ModelFileError(f"{path}: expected a {kind} file, found a safetensors file of another program")

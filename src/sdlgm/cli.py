@@ -71,23 +71,6 @@ def _escaped(message: Exception | str) -> str:
     return escape(lines[0]) if lines else type(message).__name__
 
 
-TABLES = (".npy", ".csv", ".parquet")
-
-
-def _writable(path: Path, endings: tuple[str, ...] = ()) -> Path:
-    """Find out before any work whether the result can be written."""
-    folder = path.parent
-    if path.exists() and not path.is_file():
-        raise DataError(f"{path}: is a folder or a device; name a file to write")
-    if endings and path.suffix not in endings:
-        raise DataError(f"{path}: cannot write this kind of file; the name must end in {' or '.join(endings)}")
-    if not folder.is_dir():
-        raise DataError(f"{folder}: there is no such folder to write to; make it first")
-    if not os.access(folder, os.W_OK):
-        raise DataError(f"{folder}: this folder cannot be written to")
-    return path
-
-
 def _sizes(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(",") if part.strip())
@@ -171,11 +154,11 @@ def fit(
     `sdlgm fit measurements.parquet --out model.sdlgm --n-components 64 --max-active 8`
     """
     from sdlgm import SDLGM
-    from sdlgm.data import load_data
+    from sdlgm.data import check_writable, load_data
 
     if resume and checkpoint_dir is None:
         raise DataError("--resume needs --checkpoint-dir, to know where the checkpoint is")
-    _writable(model)
+    check_writable(model)
     estimator = SDLGM(
         n_components=n_components,
         max_active=max_active,
@@ -230,9 +213,9 @@ def encode(
     `sdlgm encode model.sdlgm mnist:test --out codes.npz`
     """
     from sdlgm import load
-    from sdlgm.data import load_data, write_codes
+    from sdlgm.data import CODES, check_writable, load_data, write_codes
 
-    _writable(codes, (".npz",))
+    check_writable(codes, CODES)
     matrix = load(model).transform(load_data(data, label_column=label_column).table, n_candidates=n_candidates)
     write_codes(codes, matrix)
     n_active = matrix.sum(axis=1)
@@ -252,9 +235,9 @@ def decode(
     `sdlgm decode model.sdlgm codes.npz --out decoded.csv`
     """
     from sdlgm import load
-    from sdlgm.data import read_codes, write_table
+    from sdlgm.data import TABLES, check_writable, read_codes, write_table
 
-    _writable(data, TABLES)
+    check_writable(data, TABLES)
     estimator = load(model)
     decoded = estimator.inverse_transform(read_codes(codes))
     write_table(data, decoded, tuple(getattr(estimator, "feature_names_in_", ())) or None)
@@ -298,9 +281,9 @@ def sample(
     `sdlgm sample model.sdlgm -n 100 --out new.npy`
     """
     from sdlgm import load
-    from sdlgm.data import write_table
+    from sdlgm.data import TABLES, check_writable, write_table
 
-    _writable(data, TABLES)
+    check_writable(data, TABLES)
     estimator = load(model)
     write_table(
         data, estimator.sample(n, random_state=seed), tuple(getattr(estimator, "feature_names_in_", ())) or None
@@ -322,10 +305,10 @@ def report(
     `sdlgm report model.sdlgm mnist:test --out report.html`
     """
     from sdlgm import load
-    from sdlgm.data import load_data
+    from sdlgm.data import check_writable, load_data
     from sdlgm.report import write_report
 
-    _writable(page)
+    check_writable(page)
     write_report(load(model), load_data(data, label_column=label_column), page, random_state=seed)
     out.print(f"report: {page}", highlight=False, soft_wrap=True)
 
@@ -382,9 +365,10 @@ def reproduce_gradients(
 
     `sdlgm reproduce gradients --out docs/results/gradients.json`
     """
+    from sdlgm.data import check_writable
     from sdlgm.paper.gradients import SETTINGS, compare_gradients
 
-    _writable(result)
+    check_writable(result)
     chosen = [name.strip() for name in settings.split(",") if name.strip()] or list(SETTINGS)
     unknown = set(chosen) - set(SETTINGS)
     if unknown:

@@ -5,11 +5,14 @@ from pathlib import Path
 from sdlgm.data.dataset import Dataset
 from sdlgm.data.idx import read_idx
 from sdlgm.data.named import DATASETS, fetch, find_file, load_named
-from sdlgm.data.tables import read_codes, read_table, write_codes, write_table
+from sdlgm.data.tables import CODES, TABLES, check_writable, read_codes, read_table, write_codes, write_table
 
 __all__ = [
+    "CODES",
     "DATASETS",
+    "TABLES",
     "Dataset",
+    "check_writable",
     "fetch",
     "find_file",
     "load_data",

@@ -1,5 +1,6 @@
 """What a reader returns."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,11 @@ class Dataset:
         """The observations with the names of their columns, if they have any: what an estimator should be given."""
         if self.feature_names is None:
             return self.X
-        import pyarrow as pa
+        return arrow_table(self.X, self.feature_names)
 
-        return pa.table({name: self.X[:, i] for i, name in enumerate(self.feature_names)})
+
+def arrow_table(X: Any, names: Sequence[str]) -> Any:
+    """Columns with their names as a pyarrow table."""
+    import pyarrow as pa
+
+    return pa.table({name: X[:, i] for i, name in enumerate(names)})

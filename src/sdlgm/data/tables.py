@@ -9,9 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from sdlgm._files import write_whole
-from sdlgm.data.dataset import Dataset
+from sdlgm.data.dataset import Dataset, arrow_table
 from sdlgm.data.idx import read_idx
 from sdlgm.errors import DataError
+
+# Endings of the files that can be written.
+TABLES = (".npy", ".csv", ".parquet")
+CODES = (".npz",)
 
 
 def read_table(path: str | os.PathLike[str], *, label_column: str | None = None) -> Dataset:
@@ -39,9 +43,7 @@ def write_table(path: str | os.PathLike[str], X: np.ndarray, feature_names: tupl
         ".csv": lambda temporary: _write_csv(temporary, X, names),
         ".parquet": lambda temporary: _write_parquet(temporary, X, names),
     }
-    if path.suffix not in writers:
-        raise DataError(f"{path}: cannot write this kind of file; use one of {', '.join(writers)}")
-    _check_folder(path)
+    check_writable(path, TABLES)
     return write_whole(path, writers[path.suffix])
 
 
@@ -59,15 +61,20 @@ def read_codes(path: str | os.PathLike[str]) -> sp.csr_matrix:
 def write_codes(path: str | os.PathLike[str], codes: sp.csr_matrix) -> Path:
     """Write codes as ``.npz``, in scipy's format for sparse matrices."""
     path = Path(path)
-    if path.suffix != ".npz":
-        raise DataError(f"{path}: codes are written as .npz")
-    _check_folder(path)
+    check_writable(path, CODES)
     return write_whole(path, lambda temporary: sp.save_npz(temporary, codes))
 
 
-def _check_folder(path: Path) -> None:
+def check_writable(path: Path, endings: tuple[str, ...] = ()) -> None:
+    """Refuse a place that cannot be written to; worth asking before long work."""
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path}: is a folder or a device; name a file to write")
+    if endings and path.suffix not in endings:
+        raise DataError(f"{path}: cannot write this kind of file; it is written as {' or '.join(endings)}")
     if not path.parent.is_dir():
         raise DataError(f"{path.parent}: there is no such folder to write to; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise DataError(f"{path.parent}: this folder cannot be written to")
 
 
 def _kind(path: Path) -> str:
@@ -211,16 +218,10 @@ def _is_number(text: str) -> bool:
 def _write_csv(path: Path, X: np.ndarray, names: list[str]) -> None:
     from pyarrow import csv as arrow_csv
 
-    arrow_csv.write_csv(_arrow_table(X, names), path)
+    arrow_csv.write_csv(arrow_table(X, names), path)
 
 
 def _write_parquet(path: Path, X: np.ndarray, names: list[str]) -> None:
     from pyarrow import parquet
 
-    parquet.write_table(_arrow_table(X, names), path)
-
-
-def _arrow_table(X: np.ndarray, names: list[str]):
-    import pyarrow as pa
-
-    return pa.table({name: X[:, i] for i, name in enumerate(names)})
+    parquet.write_table(arrow_table(X, names), path)

@@ -11,7 +11,7 @@ import torch
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from sdlgm.errors import BudgetError
-from sdlgm.train.batches import Rows
+from sdlgm.train.batches import Rows, dense
 
 # Largest scaled value: single precision reaches 3e38, and the likelihood needs room for sums of squares.
 LARGEST = 1e15
@@ -92,10 +92,6 @@ class Scaling:
 
     def undo(self, rows: np.ndarray) -> np.ndarray:
         return rows if self.is_identity else rows * self.scale + self.location
-
-
-def dense(rows: Any) -> np.ndarray:
-    return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
 
 
 def usable_device(name: str) -> torch.device:

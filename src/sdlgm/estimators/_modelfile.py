@@ -99,7 +99,7 @@ def _module(config: ModelConfig, tensors: dict[str, Tensor]) -> SDLGMModule:
     with torch.device("meta"):
         module = SDLGMModule(config)
     expected = module.state_dict()
-    found = {name.removeprefix("module."): t for name, t in tensors.items() if name.startswith("module.")}
+    found = _tensorfile.under("module", tensors)
     for name, tensor in expected.items():
         if name not in found:
             raise ValueError(f"the tensor {name} is missing")

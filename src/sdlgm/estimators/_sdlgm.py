@@ -35,7 +35,7 @@ from sdlgm.model import ModelConfig, SDLGMModule, discrete_expectation, relaxed_
 from sdlgm.model.networks import ACTIVATIONS
 from sdlgm.model.posteriors import POSTERIORS
 from sdlgm.model.slots import KL
-from sdlgm.train.batches import Rows
+from sdlgm.train.batches import Rows, dense, threshold
 
 # Rows that are encoded or decoded at a time.
 _BATCH = 1000
@@ -437,16 +437,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         )
 
     def _monitor(self, fitting: _Fitting, rows: Rows, seed: int) -> train.Monitor:
-        config = fitting.trainer.config
-        return train.Monitor(
-            rows,
-            kl=config.kl,
-            binarize=config.binarize,
-            seed=seed,
-            device=fitting.trainer.device,
-            prepare=fitting.scaling.apply,
-            log_jacobian=fitting.scaling.log_jacobian,
-        )
+        return train.Monitor(rows, seed, prepare=fitting.scaling.apply, log_jacobian=fitting.scaling.log_jacobian)
 
     def _checkpoint(self, trainer: train.Trainer, batches: train.ShuffledBatches, seed: int) -> train.Checkpoint | None:
         if self.checkpoint_dir is None:
@@ -524,7 +515,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             codes = sp.csr_matrix(prior.sample(1, generator)[0].cpu().numpy())
         return self._decode(codes, lambda output: self.module_.likelihood.sample(output, generator))
 
-    def _decode(self, codes: sp.csr_matrix, observation: Callable[[Tensor], Tensor]) -> np.ndarray:
+    def _decode(self, codes: Rows, observation: Callable[[Tensor], Tensor]) -> np.ndarray:
         device = self._fitting.trainer.device
         parts = []
         with torch.inference_mode():
@@ -656,8 +647,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _reconstruction_error(self, rows: Rows, codes: sp.csr_matrix) -> float:
         total = 0.0
         for batch, code in zip(in_batches(rows, _BATCH), in_batches(codes, _BATCH), strict=True):
-            x = batch.toarray() if sp.issparse(batch) else batch
-            total += float(np.square(self.inverse_transform(code) - x, dtype=np.float64).sum())
+            decoded = self._decode(code, self.module_.likelihood.mean)
+            total += float(np.square(decoded - dense(batch), dtype=np.float64).sum())
         return total / (rows.shape[0] * rows.shape[1])
 
     # Files
@@ -695,7 +686,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _to_device(self, rows: Rows) -> Tensor:
         """Rows as the encoder sees them when nothing is drawn: scaled, or thresholded, or as they are."""
         x = train.to_tensor(self._fitting.scaling.apply(rows), self._fitting.trainer.device)
-        return (x >= 0.5).to(x) if self._fitting.trainer.config.binarize == "threshold" else x
+        return threshold(x) if self._fitting.trainer.config.binarize == "threshold" else x
 
     @property
     def _kl(self) -> KL:

@@ -12,9 +12,12 @@ from torch import Tensor
 Rows = np.ndarray | sp.csr_array | sp.csr_matrix
 
 
+def dense(rows: Any) -> np.ndarray:
+    return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
+
+
 def dense_float32(rows: Rows) -> np.ndarray:
-    dense = rows.toarray() if sp.issparse(rows) else rows
-    return np.asarray(dense, dtype=np.float32)
+    return dense(rows).astype(np.float32, copy=False)
 
 
 Prepare = Callable[[Rows], np.ndarray]
@@ -26,16 +29,21 @@ def to_tensor(rows: Rows, device: torch.device) -> Tensor:
     return torch.tensor(dense_float32(rows), device=device)
 
 
+def threshold(x: Tensor) -> Tensor:
+    """Whether each entry is at least one half."""
+    return (x >= 0.5).to(x.dtype)
+
+
 def binarize(x: Tensor, how: str | None, generator: torch.Generator) -> Tensor:
     """Entries in [0, 1] as the likelihood sees them.
 
-    ``"dynamic"``: a fresh draw with the entry as probability; ``"threshold"``: is the entry at least one half;
+    ``"dynamic"``: a fresh draw with the entry as probability; ``"threshold"``: see `threshold`;
     ``"probability"`` or None: the entry itself.
     """
     if how == "dynamic":
         return torch.bernoulli(x, generator=generator)
     if how == "threshold":
-        return (x >= 0.5).to(x.dtype)
+        return threshold(x)
     return x
 
 

@@ -55,15 +55,15 @@ class Checkpoint:
                     "continue with the same settings and data, or use another checkpoint folder"
                 )
         try:
-            trainer.module.load_state_dict(_under("module", tensors))
-            self._restore_optimizer(trainer, _under("optimizer", tensors))
+            trainer.module.load_state_dict(_tensorfile.under("module", tensors))
+            self._restore_optimizer(trainer, _tensorfile.under("optimizer", tensors))
             trainer.generator.set_state(tensors["generator"])
             trainer.iteration = document["iteration"]
             progress.history = [Record(**record) for record in document["history"]]
             progress.n_without_improvement = document["n_without_improvement"]
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ModelFileError(f"{self.path}: incomplete checkpoint ({error})") from error
-        progress.best_parameters = _under("best", tensors) or None
+        progress.best_parameters = _tensorfile.under("best", tensors) or None
 
     @staticmethod
     def _restore_optimizer(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
@@ -73,8 +73,3 @@ class Checkpoint:
             state.setdefault(int(index), {})[key] = tensor
         groups = trainer.optimizer.state_dict()["param_groups"]
         trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    start = f"{prefix}."
-    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}

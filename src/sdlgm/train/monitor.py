@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import torch
 
 from sdlgm.model import discrete_expectation, relaxed_expectation
-from sdlgm.model.slots import KL
 from sdlgm.train import schedules
 from sdlgm.train.batches import Prepare, Rows, binarize, dense_float32, to_tensor
 from sdlgm.train.trainer import Trainer
@@ -36,44 +35,31 @@ class Record:
 class Monitor:
     """Evaluates a module on rows that stay the same through the run, with noise that stays the same too."""
 
-    def __init__(
-        self,
-        rows: Rows,
-        *,
-        kl: KL,
-        binarize: str | None,
-        seed: int,
-        device: torch.device,
-        prepare: Prepare = dense_float32,
-        log_jacobian: float = 0.0,
-    ):
+    def __init__(self, rows: Rows, seed: int, *, prepare: Prepare = dense_float32, log_jacobian: float = 0.0):
         self.rows = rows
-        self.prepare = prepare
-        self.kl: KL = kl
-        self.binarize = binarize
         self.seed = seed
-        self.device = device
+        self.prepare = prepare
         self.log_jacobian = log_jacobian
 
     @torch.no_grad()
     def __call__(self, trainer: Trainer) -> Record:
-        module, iteration = trainer.module, trainer.iteration
+        module, config, iteration = trainer.module, trainer.config, trainer.iteration
         training = module.training
         module.eval()
-        generator = torch.Generator(self.device).manual_seed(self.seed)
+        generator = torch.Generator(trainer.device).manual_seed(self.seed)
         n_rows: int = self.rows.shape[0]
         discrete = kl = n_active = relaxed = 0.0
         for start in range(0, n_rows, BATCH):
             rows = self.prepare(self.rows[start : start + BATCH])
-            x = binarize(to_tensor(rows, self.device), self.binarize, generator)
-            elbo = module.elbo(x, discrete_expectation(1, generator), self.kl)
+            x = binarize(to_tensor(rows, trainer.device), config.binarize, generator)
+            elbo = module.elbo(x, discrete_expectation(1, generator), config.kl)
             discrete += float(elbo.value.sum())
             kl += float(elbo.kl.sum())
             n_active += float(module.inference(x).gate_prob.sum()) * module.config.n_slots
             if start == 0:
                 few = x[:RELAXED_ROWS]
                 expectation = relaxed_expectation(1, module.temperatures, generator)
-                relaxed = float(module.elbo(few, expectation, self.kl).value.mean())
+                relaxed = float(module.elbo(few, expectation, config.kl).value.mean())
         module.train(training)
         temperatures = module.temperatures
         return Record(
@@ -82,8 +68,8 @@ class Monitor:
             relaxed=relaxed + self.log_jacobian,
             kl=kl / n_rows,
             n_active=n_active / n_rows,
-            kl_weight=schedules.kl_weight(trainer.config, iteration),
-            learning_rate=schedules.learning_rate(trainer.config, iteration),
+            kl_weight=schedules.kl_weight(config, iteration),
+            learning_rate=schedules.learning_rate(config, iteration),
             gate_temperature=float(temperatures.gate),
             feature_temperature=float(temperatures.feature),
         )
