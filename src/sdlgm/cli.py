@@ -1,10 +1,11 @@
 """The command line: a thin front on the library. Heavy imports wait until a command needs them."""
 
+import contextlib
 import functools
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -119,9 +120,9 @@ def fit(
     hidden: Annotated[
         str, typer.Option(help="Hidden layers of the encoder; the decoder reverses them.")
     ] = "512,384,256",
-    gate_hidden: Annotated[str, typer.Option(help="Hidden layers of the gate network.")] = "256,64",
+    gate_hidden: Annotated[str, typer.Option(help="Hidden layers of the gate network.")] = "64",
     activation: Annotated[str, typer.Option(help="Between the layers: silu or relu.")] = "silu",
-    share_layers: Annotated[bool, typer.Option(help="Let the gate network continue from the encoder.")] = False,
+    share_layers: Annotated[bool, typer.Option(help="Let the gate network continue from the encoder.")] = True,
     normalize_logits: Annotated[bool, typer.Option(help="Standardise the feature logits over a batch.")] = True,
     likelihood: Annotated[str, typer.Option(help="auto, bernoulli or gaussian.")] = "auto",
     binarize: Annotated[str, typer.Option(help="dynamic, threshold or probability, for values in [0, 1].")] = "dynamic",
@@ -144,6 +145,7 @@ def fit(
     n_iter_no_change: Annotated[int, typer.Option(help="Monitorings to wait before stopping early.")] = 10,
     seed: Seed = 0,
     device: Annotated[str, typer.Option(help="A torch device, such as cpu or cuda.")] = "cpu",
+    compile: Annotated[bool, typer.Option(help="Let torch.compile fuse the networks.")] = False,  # noqa: A002
     checkpoint_dir: Annotated[Path | None, typer.Option(help="Folder for checkpoints.")] = None,
     checkpoint_every: Annotated[int, typer.Option(help="Iterations between two checkpoints.")] = 1000,
     resume: Annotated[bool, typer.Option(help="Go on from the checkpoint, if there is one.")] = False,
@@ -189,6 +191,7 @@ def fit(
         n_iter_no_change=n_iter_no_change,
         random_state=seed,
         device=device,
+        compile=compile,
         checkpoint_dir=checkpoint_dir,
         checkpoint_every=checkpoint_every,
         resume=resume,
@@ -208,19 +211,39 @@ def encode(
     n_candidates: Annotated[int, typer.Option(help="Also try this many drawn codes a row; keep the best.")] = 0,
     label_column: LabelColumn = None,
 ) -> None:
-    """Encode data into sparse counts: a CSR matrix in a .npz file.
+    """Encode data into sparse counts: a CSR matrix in a .npz file. The data may be larger than memory.
 
     `sdlgm encode model.sdlgm mnist:test --out codes.npz`
     """
     from sdlgm import load
-    from sdlgm.data import CODES, check_writable, load_data, write_codes
+    from sdlgm.data import CodesWriter, open_batches
 
-    check_writable(codes, CODES)
-    matrix = load(model).transform(load_data(data, label_column=label_column).table, n_candidates=n_candidates)
-    write_codes(codes, matrix)
-    n_active = matrix.sum(axis=1)
-    summary = f"{matrix.shape[0]} rows, {n_active.mean():.2f} active slots on average, {n_active.max()} at most"
-    out.print(f"codes: {codes} ({summary})", highlight=False, soft_wrap=True)
+    writer = CodesWriter(codes)
+    estimator = load(model)
+    rows = open_batches(data, label_column=label_column)
+    with writer, _rows_bar(rows.n_rows) as advance:
+        for matrix in estimator.transform_batches(rows, n_candidates=n_candidates):
+            writer.append(matrix)
+            advance(matrix.shape[0])
+    n_active = f"{writer.n_active_total / writer.n_rows:.2f} active slots on average, {writer.n_active_max} at most"
+    out.print(f"codes: {codes} ({writer.n_rows} rows, {n_active})", highlight=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _rows_bar(n_rows: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar on the error output that goes when the work is done; without a total it counts."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = [
+        BarColumn(bar_width=14),
+        TextColumn("{task.completed:,.0f} rows"),
+        TaskProgressColumn(show_speed=True),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+    ]
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        task = progress.add_task("rows", total=n_rows)
+        yield lambda n: progress.advance(task, n)
 
 
 @app.command()

@@ -97,6 +97,7 @@ def test__reinmax__closed_form__equals_the_sum_over_slots():
 
         def __init__(self, symbol_logits: Tensor):
             self.log_probs = symbol_logits.log_softmax(-1)[None]
+            self.probs = self.log_probs.exp()
 
         def sample_symbols(self, n_samples, generator):
             return F.one_hot(symbols, K + 1).sum(0).double()[None, None]

@@ -117,7 +117,9 @@ def test__prior__learned__is_a_parameter_and_fixed__is_not():
 @pytest.mark.parametrize("share_layers", [False, True])
 @pytest.mark.parametrize("normalize_logits", [False, True])
 def test__networks__paper_sizes__have_them(share_layers, normalize_logits):
-    config = ModelConfig(n_inputs=784, share_layers=share_layers, normalize_logits=normalize_logits)
+    config = ModelConfig(
+        n_inputs=784, share_layers=share_layers, gate_hidden=(256, 64), normalize_logits=normalize_logits
+    )
     module = SDLGMModule(config)
     sizes = {name: tuple(p.shape) for name, p in module.named_parameters() if p.ndim == 2}
     assert [shape for name, shape in sizes.items() if "trunk" in name] == [(512, 784), (384, 512), (256, 384)]

@@ -1,9 +1,12 @@
 """Readers and writers of people's own files, by their ending."""
 
+import contextlib
 import csv
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,7 +29,7 @@ def read_table(path: str | os.PathLike[str], *, label_column: str | None = None)
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path}: there is no such file")
-    kind = _kind(path)
+    kind = kind_of(path)
     if label_column is not None and kind not in ("csv", "parquet"):
         raise DataError(f"{path}: a label column can be named for .csv and .parquet only")
     if kind in ("csv", "parquet"):
@@ -47,24 +50,6 @@ def write_table(path: str | os.PathLike[str], X: np.ndarray, feature_names: tupl
     return write_whole(path, writers[path.suffix])
 
 
-def read_codes(path: str | os.PathLike[str]) -> sp.csr_matrix:
-    """Read codes that `write_codes` wrote."""
-    path = Path(path)
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file")
-    codes = _load_sparse(path)
-    if codes is None:
-        raise DataError(f"{path}: holds no sparse matrix; codes are what 'sdlgm encode' writes")
-    return codes
-
-
-def write_codes(path: str | os.PathLike[str], codes: sp.csr_matrix) -> Path:
-    """Write codes as ``.npz``, in scipy's format for sparse matrices."""
-    path = Path(path)
-    check_writable(path, CODES)
-    return write_whole(path, lambda temporary: sp.save_npz(temporary, codes))
-
-
 def check_writable(path: Path, endings: tuple[str, ...] = ()) -> None:
     """Refuse a place that cannot be written to; worth asking before long work."""
     if path.exists() and not path.is_file():
@@ -77,7 +62,7 @@ def check_writable(path: Path, endings: tuple[str, ...] = ()) -> None:
         raise DataError(f"{path.parent}: this folder cannot be written to")
 
 
-def _kind(path: Path) -> str:
+def kind_of(path: Path) -> str:
     name = path.name.lower().removesuffix(".gz")
     if name.endswith(("-ubyte", ".idx")):
         return "idx"
@@ -93,11 +78,11 @@ def _read_npy(path: Path) -> Dataset:
             array = np.load(file, allow_pickle=False)
     except Exception as error:  # a damaged header makes numpy fail in many ways
         raise DataError(f"{path}: not a plain .npy array ({error})") from error
-    return _from_array(path, array)
+    return from_array(path, array)
 
 
 def _read_npz(path: Path) -> Dataset:
-    codes = _load_sparse(path)
+    codes = load_sparse(path)
     if codes is not None:
         return Dataset(path.name, codes)
     try:
@@ -106,14 +91,14 @@ def _read_npz(path: Path) -> Dataset:
             key = "X" if "X" in names else names[0] if len(names) == 1 else None
             if key is None:
                 raise DataError(f"{path}: has the arrays {', '.join(names)}; name the observations X")
-            return _from_array(path, archive[key], archive["y"] if "y" in names else None)
+            return from_array(path, archive[key], archive["y"] if "y" in names else None)
     except DataError:
         raise
     except Exception as error:  # damaged archives make zipfile, zlib and numpy fail in many ways
         raise DataError(f"{path}: not an archive of plain arrays ({error})") from error
 
 
-def _load_sparse(path: Path) -> sp.csr_matrix | None:
+def load_sparse(path: Path) -> sp.csr_matrix | None:
     """The sparse matrix in a file of `scipy.sparse.save_npz`, or None if it is some other archive."""
     try:
         with path.open("rb") as file:
@@ -133,16 +118,16 @@ def _read_images(path: Path) -> Dataset:
     scaled = array.astype(np.float32) / 255 if array.dtype == np.uint8 else array
     labels_path = path.with_name(path.name.replace("images-idx3", "labels-idx1"))
     labels = read_idx(labels_path) if labels_path != path and labels_path.is_file() else None
-    return _from_array(path, scaled, labels)
+    return from_array(path, scaled, labels)
 
 
-def _from_array(path: Path, array: np.ndarray, labels: np.ndarray | None = None) -> Dataset:
+def from_array(path: Path, array: np.ndarray, labels: np.ndarray | None = None) -> Dataset:
     if array.dtype.kind not in "biuf":
         raise DataError(f"{path}: holds {array.dtype}, not real numbers")
     if array.ndim not in (2, 3):
         raise DataError(f"{path}: has {array.ndim} dimensions; expected (rows, features) or (rows, height, width)")
     image_shape = (int(array.shape[1]), int(array.shape[2])) if array.ndim == 3 else None
-    X = array.reshape(array.shape[0], -1)
+    X = array.reshape(array.shape[0], math.prod(array.shape[1:]))
     if not np.issubdtype(X.dtype, np.floating):
         X = X.astype(np.float32 if X.dtype.itemsize <= 2 else np.float64)  # both hold every such number exactly
     if labels is not None and labels.shape != (array.shape[0],):
@@ -151,36 +136,56 @@ def _from_array(path: Path, array: np.ndarray, labels: np.ndarray | None = None)
 
 
 def _read_columns(path: Path, kind: str, label_column: str | None) -> Dataset:
-    import pyarrow as pa
     from pyarrow import csv as arrow_csv
     from pyarrow import parquet
 
-    try:
-        if kind == "csv":
-            options = arrow_csv.ReadOptions(autogenerate_column_names=not _has_header(path))
-            table = arrow_csv.read_csv(path, read_options=options)
-        else:
-            table = parquet.read_table(path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as {kind} ({error})") from error
-    if len(table.column_names) == 1 and any(mark in table.column_names[0] for mark in ";\t"):
-        raise DataError(f"{path}: looks separated by semicolons or tabs; separate the columns by commas")
-    if "" in table.column_names:
-        raise DataError(f"{path}: a column has no name, as a row index has; leave it out (pandas: index=False)")
+    with reading(path, kind):
+        is_csv = kind == "csv"
+        table = arrow_csv.read_csv(path, read_options=csv_options(path)) if is_csv else parquet.read_table(path)
+    check_columns(path, table.column_names, label_column)
     if table.num_rows == 0:
         raise DataError(f"{path}: has no rows")
-    repeated = {name for name in table.column_names if table.column_names.count(name) > 1}
+    return from_columns(path, table, label_column)
+
+
+@contextlib.contextmanager
+def reading(path: Path, kind: str) -> Iterator[None]:
+    """Say which file it was that pyarrow could not read."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read as {kind} ({error})") from error
+
+
+def csv_options(path: Path) -> Any:
+    from pyarrow import csv as arrow_csv
+
+    return arrow_csv.ReadOptions(autogenerate_column_names=not _has_header(path))
+
+
+def check_columns(path: Path, names: Sequence[str], label_column: str | None) -> None:
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
+        raise DataError(f"{path}: looks separated by semicolons or tabs; separate the columns by commas")
+    if "" in names:
+        raise DataError(f"{path}: a column has no name, as a row index has; leave it out (pandas: index=False)")
+    repeated = {name for name in names if names.count(name) > 1}
     if repeated:
         raise DataError(f"{path}: more than one column is called {sorted(repeated)[0]!r}; rename them")
+    if label_column is not None and label_column not in names:
+        raise DataError(f"{path}: has no column {label_column!r}")
+    if not set(names) - {label_column}:
+        raise DataError(f"{path}: has no columns of features")
+
+
+def from_columns(path: Path, table: Any, label_column: str | None) -> Dataset:
+    """A pyarrow table as a data set: every column a feature but for the label."""
     labels = None
     if label_column is not None:
-        if label_column not in table.column_names:
-            raise DataError(f"{path}: has no column {label_column!r}")
         labels = np.array(["(none)" if value is None else str(value) for value in table[label_column].to_pylist()])
         table = table.drop_columns([label_column])
     columns = [_numbers(path, name, table[name]) for name in table.column_names]
-    if not columns:
-        raise DataError(f"{path}: has no columns of features")
     return Dataset(path.name, np.column_stack(columns), labels=labels, feature_names=tuple(table.column_names))
 
 

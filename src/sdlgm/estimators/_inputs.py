@@ -1,7 +1,10 @@
 """From what users pass to what the module needs."""
 
+import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -10,12 +13,10 @@ import scipy.sparse as sp
 import torch
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from sdlgm.errors import BudgetError
 from sdlgm.train.batches import Rows, dense
 
 # Largest scaled value: single precision reaches 3e38, and the likelihood needs room for sums of squares.
 LARGEST = 1e15
-_CHECKED_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Scaling:
         """To mean 0 and standard deviation 1."""
         return cls(columns.mean, np.where(columns.varies, columns.deviation, 0.0))
 
-    @property
+    @cached_property
     def is_identity(self) -> bool:
         return not self.location.any() and bool((self.scale == 1.0).all())
 
@@ -69,26 +70,25 @@ class Scaling:
         """What turns the log-density of a scaled row into that of the row itself."""
         return -float(np.log(self.scale[self.scale > 0]).sum())
 
-    def apply(self, rows: Rows) -> np.ndarray:
-        """Scaled rows, dense and in single precision."""
-        values = dense(rows)
-        if not self.is_identity:
-            centred = values - self.location
-            values = np.divide(centred, self.scale, out=np.zeros_like(centred), where=self.scale > 0)
-        return values.astype(np.float32, copy=False)
+    def apply(self, rows: Rows, *, first_row: int = 0) -> np.ndarray:
+        """Scaled rows, dense and in single precision.
 
-    def check(self, rows: Rows) -> None:
-        """Refuse values so far from those the model was fitted to that single precision cannot work with them."""
+        Values so far from those that the model was fitted to that single precision cannot work with them are refused,
+        by their place; ``first_row`` is that of the first of these rows.
+        """
+        values = dense(rows)
         if self.is_identity:
-            return
-        for start in range(0, rows.shape[0], _CHECKED_ROWS):
-            distance = np.abs(dense(rows[start : start + _CHECKED_ROWS]) - self.location)
-            far = np.argwhere((distance > LARGEST * self.scale) & (self.scale > 0))
-            if len(far):
-                raise ValueError(
-                    f"the value in row {start + far[0, 0]}, column {far[0, 1]} is too large beside those that the "
-                    "model was fitted to; correct or remove it"
-                )
+            return values.astype(np.float32, copy=False)
+        centred = values - self.location
+        with np.errstate(over="ignore"):  # said below, in words
+            scaled = np.divide(centred, self.scale, out=np.zeros_like(centred), where=self.scale > 0)
+        if scaled.size and max(-scaled.min(), scaled.max()) > LARGEST:
+            row, column = np.argwhere(np.abs(scaled) > LARGEST)[0]
+            raise ValueError(
+                f"the value in row {first_row + row}, column {column} is too large beside those that the model was "
+                "fitted to; correct or remove it"
+            )
+        return scaled.astype(np.float32)
 
     def undo(self, rows: np.ndarray) -> np.ndarray:
         return rows if self.is_identity else rows * self.scale + self.location
@@ -111,6 +111,20 @@ def in_unit_interval(rows: Rows) -> bool:
     return stored.size == 0 or bool(stored.min() >= 0 and stored.max() <= 1)
 
 
+def check_unit_interval(rows: Rows) -> None:
+    if not in_unit_interval(rows):
+        raise ValueError(
+            "the Bernoulli likelihood needs values in [0, 1]; scale the data, for instance with "
+            "MinMaxScaler(clip=True), or fit with likelihood='gaussian'"
+        )
+
+
+def has_compiler(device: str) -> bool:
+    """Whether torch.compile can work: for the CPU it writes C++."""
+    candidates = [os.environ.get("CXX"), "g++", "clang++", "c++", "cl"]
+    return not device.startswith("cpu") or any(name and shutil.which(name) for name in candidates)
+
+
 def in_batches(rows: Rows, size: int) -> Iterator[Rows]:
     for start in range(0, rows.shape[0], size):
         yield rows[start : start + size]
@@ -119,21 +133,3 @@ def in_batches(rows: Rows, size: int) -> Iterator[Rows]:
 def check_count(name: str, value: Any, least: int) -> None:
     if not isinstance(value, Integral) or int(value) < least:
         raise ValueError(f"{name}={value!r}; it is a whole number, at least {least}")
-
-
-def check_codes(codes: Any, n_components: int, max_active: int) -> sp.csr_matrix:
-    """Codes as a CSR matrix of counts, or an error that names the first row that is none."""
-    matrix = sp.csr_matrix(codes)
-    if matrix.shape[1] != n_components:
-        raise ValueError(f"codes have {matrix.shape[1]} columns, the model has n_components={n_components}")
-    if matrix.nnz and not (np.isfinite(matrix.data).all() and (matrix.data >= 0).all()):
-        raise ValueError("codes are counts: every entry must be finite and not negative")
-    if matrix.nnz and not (matrix.data == np.floor(matrix.data)).all():
-        raise ValueError("codes are counts: every entry must be a whole number")
-    n_active = np.asarray(matrix.sum(axis=1)).ravel()
-    over = np.flatnonzero(n_active > max_active)
-    if over.size:
-        raise BudgetError(
-            f"row {over[0]} of the codes has {n_active[over[0]]:.0f} active slots, beyond the budget {max_active=}"
-        )
-    return matrix

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Literal, Self, cast
@@ -20,11 +20,13 @@ from torch import Tensor
 from sdlgm import train
 from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators import _modelfile
+from sdlgm.estimators._codes import check_codes, sparse_rows, stacked
 from sdlgm.estimators._inputs import (
     Columns,
     Scaling,
-    check_codes,
     check_count,
+    check_unit_interval,
+    has_compiler,
     in_batches,
     in_unit_interval,
     usable_device,
@@ -90,12 +92,13 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Learn gate and feature prior from the end of the KL warm-up on. The paper keeps them fixed.
     hidden : tuple of int, default=(512, 384, 256)
         Hidden layers of the encoder; the decoder has the same in reverse.
-    gate_hidden : tuple of int, default=(256, 64)
-        Hidden layers of the gate network.
+    gate_hidden : tuple of int, default=(64,)
+        Hidden layers of the gate network. The paper's, which starts from x, has (256, 64).
     activation : {"silu", "relu"}, default="silu"
         Between the layers of all networks. The paper does not name its own.
-    share_layers : bool, default=False
-        Let the gate network continue from the encoder's last hidden layer in the place of x.
+    share_layers : bool, default=True
+        Let the gate network continue from the encoder's last hidden layer. In the paper it starts from x, which takes
+        longer and gains nothing.
     normalize_logits : bool, default=True
         Standardise the feature logits over the batch, with one learned gain. The paper does not.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
@@ -142,6 +145,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         An integer makes everything reproducible: the same seed gives the same model, bit for bit, on the CPU.
     device : str, default="cpu"
         Any torch device.
+    compile : bool, default=False
+        Let `torch.compile` fuse the networks. Needs a C++ compiler and takes up to a minute at the first iteration; the
+        results differ by rounding only. On a CPU, where the time goes into matrix products, there is little to gain.
     verbose : int, default=0
         Show a progress bar if not 0.
 
@@ -217,6 +223,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         "resume": ["boolean"],
         "random_state": ["random_state"],
         "device": [str],
+        "compile": ["boolean"],
         "verbose": ["verbose"],
     }
 
@@ -228,9 +235,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         gate_prior: float = 0.5,
         learn_prior: bool = False,
         hidden: tuple[int, ...] = (512, 384, 256),
-        gate_hidden: tuple[int, ...] = (256, 64),
+        gate_hidden: tuple[int, ...] = (64,),
         activation: str = "silu",
-        share_layers: bool = False,
+        share_layers: bool = True,
         normalize_logits: bool = True,
         likelihood: str = "auto",
         binarize: str = "dynamic",
@@ -255,6 +262,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         resume: bool = False,
         random_state: RandomState = None,
         device: str = "cpu",
+        compile: bool = False,  # noqa: A002 - what torch calls it
         verbose: int = 0,
     ):
         self.n_components = n_components
@@ -289,6 +297,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.resume = resume
         self.random_state = random_state
         self.device = device
+        self.compile = compile
         self.verbose = verbose
 
     # Fitting
@@ -337,19 +346,21 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._check_settings()
         first = not hasattr(self, "module_")
         rows = self._validated(X, reset=first, min_rows=2)
+        if not first and self.likelihood_ == "bernoulli":
+            check_unit_interval(rows)
         seed = self._seed_of(self.random_state)
         if first:
             fitting, history = self._start(rows, self._chosen_likelihood(rows), seed), []
         else:
             fitting, history = self._fitting, self.history_
-            fitting.scaling.check(rows)
         trainer = fitting.trainer
         trainer.configure(replace(self._train_config(fitting.likelihood), lr_decay=0.0))
         before, iteration = train.parameters_of(trainer.module), trainer.iteration
         parts = max(1, rows.shape[0] // self.batch_size)
         try:
             for indices in np.array_split(np.arange(rows.shape[0]), parts):
-                trainer.step(train.to_tensor(fitting.scaling.apply(rows[indices]), trainer.device))
+                values = fitting.scaling.apply(rows[indices], first_row=int(indices[0]))
+                trainer.step(train.to_tensor(values, trainer.device))
             trainer.check_finite()
             record = self._monitor(fitting, rows[:_WATCHED_ROWS], seed)(trainer)
         except BaseException:  # divergence, or Ctrl-C: half a pass is no pass
@@ -362,6 +373,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """What `_parameter_constraints` cannot say."""
         if self.learn_temperature and self.final_temperature is not None:
             raise ValueError("learn_temperature=True and final_temperature exclude each other; set one of them")
+        if self.compile and not has_compiler(self.device):
+            raise ValueError("compile=True needs a C++ compiler (such as g++), and there is none; set compile=False")
         if self.resume and self.checkpoint_dir is None:
             raise ValueError("resume=True needs a checkpoint_dir, to know where the checkpoint is")
         if self.resume and not isinstance(self.random_state, Integral):
@@ -381,6 +394,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         device = usable_device(self.device)
         module = _new_module(self._model_config(rows.shape[1], likelihood), seed)
         module.adapt_to(torch.tensor(data_mean, dtype=torch.float32), torch.tensor(columns.varies))
+        if self.compile:
+            module.compile_networks()
         trainer = train.Trainer(module.to(device), self._train_config(likelihood), seed)
         return _Fitting(likelihood, scaling, trainer)
 
@@ -466,31 +481,36 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             Counts. Each row adds up to at most ``max_active``, so it has at most that many non-zeros.
 
         """
+        return next(self.transform_batches([X], n_candidates=n_candidates))
+
+    def transform_batches(self, batches: Iterable[Any], *, n_candidates: int = 0) -> Iterator[sp.csr_matrix]:
+        """Code one batch of rows after the other, for data that are larger than memory or still on their way.
+
+        Each batch is something that `transform` takes and comes out as its codes; nothing of it is kept.
+        """
+        check_is_fitted(self)
         check_count("n_candidates", n_candidates, 0)
-        rows = self._fitted_rows(X)
         generator = self._generator(0)
-        return self._encode(rows, lambda x: self._best_codes(x, n_candidates, generator))
+        return (self._encode(X, lambda x: self._best_codes(x, n_candidates, generator)) for X in batches)
 
     def sample_codes(self, X, *, random_state: RandomState = None) -> sp.csr_matrix:
         """Draw a code for each row from q(z given x); the budget holds as for `transform`."""
-        rows = self._fitted_rows(X)
+        check_is_fitted(self)
         generator = self._generator(random_state)
-        return self._encode(rows, lambda x: self.module_.inference(x).sample(1, generator)[0])
+        return self._encode(X, lambda x: self.module_.inference(x).sample(1, generator)[0])
 
-    def _encode(self, rows: Rows, code: Callable[[Tensor], Tensor]) -> sp.csr_matrix:
-        parts = []
+    def _encode(self, X, code: Callable[[Tensor], Tensor]) -> sp.csr_matrix:
+        rows = self._fitted_rows(X)
         with torch.inference_mode():
-            for batch in in_batches(rows, _BATCH):
-                counts = code(self._to_device(batch)).to(torch.int32)
-                parts.append(sp.csr_matrix(counts.cpu().numpy()))
-        return sp.csr_matrix(sp.vstack(parts, format="csr"))
+            return stacked([sparse_rows(code(x)) for x in self._batches(rows)], self._n_features_out)
 
     def _best_codes(self, x: Tensor, n_candidates: int, generator: torch.Generator) -> Tensor:
         posterior = self.module_.inference(x)
-        best = mode = posterior.mode().to(x)
+        mode = posterior.mode()
         if n_candidates == 0:
             return mode
         prior = self.module_.prior()
+        best = mode = mode.to(x)
         best_score = prior.log_prob(mode) + self.module_.log_likelihood(x, mode[None])[0]
         for _ in range(n_candidates):
             counts = posterior.sample(1, generator)[0]
@@ -544,8 +564,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         rows = self._fitted_rows(X)
         gate_prob, feature_probs = [], []
         with torch.inference_mode():
-            for batch in in_batches(rows, _BATCH):
-                posterior = self.module_.inference(self._to_device(batch))
+            for x in self._batches(rows):
+                posterior = self.module_.inference(x)
                 gate_prob.append(posterior.gate_prob.cpu().numpy())
                 feature_probs.append(posterior.feature_probs.cpu().numpy())
         return PosteriorProbs(np.concatenate(gate_prob), np.concatenate(feature_probs))
@@ -600,8 +620,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         size = _RELAXED_BATCH if bound == "relaxed" else _BATCH
         parts = []
         with torch.inference_mode():
-            for batch in in_batches(rows, size):
-                x = train.binarize(self._to_device(batch), self._fitting.trainer.config.binarize, generator)
+            for batch in self._batches(rows, size):
+                x = train.binarize(batch, self._fitting.trainer.config.binarize, generator)
                 parts.append(values(x).cpu().numpy().astype(np.float64))
         return np.concatenate(parts) + self._fitting.scaling.log_jacobian
 
@@ -619,8 +639,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         presence = np.zeros(codes.shape[1])
         with torch.inference_mode():
             prior = self.module_.prior()
-            for batch in in_batches(rows, _BATCH):
-                x = train.binarize(self._to_device(batch), self._fitting.trainer.config.binarize, generator)
+            for batch in self._batches(rows):
+                x = train.binarize(batch, self._fitting.trainer.config.binarize, generator)
                 posterior = self.module_.inference(x)
                 terms = posterior.prior_terms(prior, self._kl)
                 parts = terms.kl, terms.kl_gates, terms.kl_features, self.module_.config.n_slots * posterior.gate_prob
@@ -669,24 +689,26 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             dtype=[np.float64, np.float32],
             ensure_min_samples=min_rows,
         )
-        bernoulli = self.likelihood == "bernoulli" if reset else self.likelihood_ == "bernoulli"
-        if bernoulli and not in_unit_interval(rows):
-            raise ValueError(
-                "the Bernoulli likelihood needs values in [0, 1]; scale the data, for instance with "
-                "MinMaxScaler(clip=True), or fit with likelihood='gaussian'"
-            )
+        if reset and self.likelihood == "bernoulli":
+            check_unit_interval(rows)
         return rows
 
     def _fitted_rows(self, X) -> Rows:
         check_is_fitted(self)
-        rows = self._validated(X, reset=False)
-        self._fitting.scaling.check(rows)
-        return rows
+        return self._validated(X, reset=False)
 
-    def _to_device(self, rows: Rows) -> Tensor:
-        """Rows as the encoder sees them when nothing is drawn: scaled, or thresholded, or as they are."""
-        x = train.to_tensor(self._fitting.scaling.apply(rows), self._fitting.trainer.device)
-        return threshold(x) if self._fitting.trainer.config.binarize == "threshold" else x
+    def _batches(self, rows: Rows, size: int = _BATCH) -> Iterator[Tensor]:
+        """Rows as the encoder sees them when nothing is drawn: scaled, or thresholded, or as they are.
+
+        Values that the likelihood cannot have are refused here, while the batch is in the processor's cache.
+        """
+        trainer = self._fitting.trainer
+        for number, batch in enumerate(in_batches(rows, size)):
+            values = self._fitting.scaling.apply(batch, first_row=number * size)
+            if self.likelihood_ == "bernoulli":
+                check_unit_interval(values)
+            x = train.to_tensor(values, trainer.device)
+            yield threshold(x) if trainer.config.binarize == "threshold" else x
 
     @property
     def _kl(self) -> KL:

@@ -1,5 +1,11 @@
 """ReinMax for slots, in closed form."""
 
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
 from sdlgm.gradients.base import GradientEstimator, register
 
 
@@ -22,9 +28,34 @@ class ReinMax(GradientEstimator):
     discrete = True
 
     def __call__(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
-        counts = posterior.sample_symbols(n_samples, generator)
-        probs = posterior.log_probs.detach().exp()
-        change = posterior.log_probs - posterior.log_probs.detach()  # zero, with the gradient of log p
-        drawn_change = counts * change
-        expected_change = probs * (posterior.n_slots * change - drawn_change.sum(-1, keepdim=True))
-        return log_likelihood((counts + 0.5 * (drawn_change + expected_change))[..., 1:]).mean(0)
+        drawn = posterior.sample_symbols(n_samples, generator)
+        counts = _CountsWithReinMax.apply(posterior.log_probs, posterior.probs, drawn, posterior.n_slots)
+        return log_likelihood(counts).mean(0)
+
+
+class _CountsWithReinMax(torch.autograd.Function):
+    """The drawn counts of the features, with the gradient of `ReinMax` with respect to the log-probabilities.
+
+    Transposed, the formula in the docstring there reads: 1/2 [(n + L0 p) * g - n (p' g)] for the gradient g of the
+    counts, where that of the first symbol, "off", is zero.
+    """
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any,
+        log_probs: Tensor,  # noqa: ARG004 - it has the gradient
+        probs: Tensor,
+        counts: Tensor,
+        n_slots: int,
+    ) -> Tensor:
+        ctx.save_for_backward(probs, counts)
+        ctx.n_slots = n_slots
+        return counts[..., 1:]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        probs, counts = ctx.saved_tensors
+        to_log_probs = counts * -(probs[..., 1:] * gradient).sum(-1, keepdim=True)
+        to_log_probs[..., 1:].addcmul_(torch.add(counts, probs, alpha=ctx.n_slots)[..., 1:], gradient)
+        return 0.5 * to_log_probs.sum(0), None, None, None

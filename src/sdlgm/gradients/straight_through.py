@@ -16,5 +16,5 @@ class StraightThrough(GradientEstimator):
 
     def __call__(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
         counts = posterior.sample_symbols(n_samples, generator)
-        mean = posterior.n_slots * posterior.log_probs.exp()
+        mean = posterior.n_slots * posterior.probs
         return log_likelihood((counts + (mean - mean.detach()))[..., 1:]).mean(0)

@@ -1,12 +1,13 @@
 """The mathematics of the model, and nothing else: slots, prior, posteriors, likelihoods, networks, bounds."""
 
-from sdlgm.model.elbo import Elbo
+from sdlgm.model.elbo import Elbo, Objective
 from sdlgm.model.module import ModelConfig, SDLGMModule, discrete_expectation, relaxed_expectation
 from sdlgm.model.slots import PriorTerms, SlotDistribution, Temperatures, multinomial_mode
 
 __all__ = [
     "Elbo",
     "ModelConfig",
+    "Objective",
     "PriorTerms",
     "SDLGMModule",
     "SlotDistribution",

@@ -17,3 +17,11 @@ class Elbo(PriorTerms):
     @property
     def value(self) -> Float[Tensor, " batch"]:
         return self.log_likelihood - self.kl
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The two parts of the bound that training weighs against each other, for each observation of a batch."""
+
+    kl: Float[Tensor, " batch"]
+    log_likelihood: Float[Tensor, " batch"]

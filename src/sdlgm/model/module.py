@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sdlgm.model.elbo import Elbo
+from sdlgm.model.elbo import Elbo, Objective
 from sdlgm.model.likelihoods import LIKELIHOODS, Gaussian
 from sdlgm.model.networks import mlp
 from sdlgm.model.posteriors import POSTERIORS, Posterior
@@ -33,9 +33,9 @@ class ModelConfig:
     gate_prior: float = 0.5
     learn_prior: bool = False
     hidden: tuple[int, ...] = (512, 384, 256)
-    gate_hidden: tuple[int, ...] = (256, 64)
+    gate_hidden: tuple[int, ...] = (64,)
     activation: str = "silu"
-    share_layers: bool = False
+    share_layers: bool = True
     normalize_logits: bool = True
     posterior: str = "shared"
     likelihood: Literal["bernoulli", "gaussian"] = "bernoulli"
@@ -81,6 +81,11 @@ class SDLGMModule(nn.Module):
         if isinstance(self.likelihood, Gaussian):
             self.likelihood.varies.copy_(varies)
 
+    def compile_networks(self) -> None:
+        """Let torch.compile fuse the layers of encoder and decoder; what is between them has loops of its own."""
+        self.posterior.compile_networks()
+        self.decoder.compile()
+
     @property
     def temperatures(self) -> Temperatures:
         return Temperatures(self.log_gate_temperature.exp(), self.log_feature_temperature.exp())
@@ -105,6 +110,12 @@ class SDLGMModule(nn.Module):
         terms = posterior.prior_terms(self.prior(), kl)
         log_likelihood = expectation(posterior, lambda counts: self.log_likelihood(x, counts))
         return Elbo(**vars(terms), log_likelihood=log_likelihood)
+
+    def objective(self, x: Float[Tensor, "batch D"], expectation: Expectation, kl: KL = "exact") -> Objective:
+        """As `elbo`, without the single terms of the KL."""
+        posterior = self.inference(x)
+        log_likelihood = expectation(posterior, lambda counts: self.log_likelihood(x, counts))
+        return Objective(posterior.kl(self.prior(), kl), log_likelihood)
 
     def importance_weighted_bound(
         self, x: Float[Tensor, "batch D"], n_importance: int, generator: torch.Generator

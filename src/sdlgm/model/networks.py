@@ -12,17 +12,22 @@ ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU}
 
 def mlp(sizes: Sequence[int], activation: str) -> nn.Sequential:
     """Linear layers of the given sizes with the activation between them."""
+    return hidden_layers(sizes[:-1], activation).append(nn.Linear(sizes[-2], sizes[-1]))
+
+
+def hidden_layers(sizes: Sequence[int], activation: str) -> nn.Sequential:
+    """Linear layers of the given sizes with the activation after each."""
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(sizes):
         layers += [nn.Linear(n_in, n_out), ACTIVATIONS[activation]()]
-    return nn.Sequential(*layers[:-1])
+    return nn.Sequential(*layers)
 
 
 class Encoder(nn.Module):
     """Amortised inference: from an observation to the logits of its slots, pi = f(x) and lambda = h(x).
 
-    ``share_layers=False`` is the paper's table: h is a network of its own on x. With ``share_layers=True`` the hidden
-    layers of f are common to both, and h continues from the last of them.
+    With ``share_layers=True`` the hidden layers of f are common to both, and h continues from the last of them;
+    ``share_layers=False`` is the paper's table: h is a network of its own on x.
 
     ``normalize_logits=True`` standardises the logits of each feature over the batch (running averages once trained)
     and multiplies them by one learned gain. Every feature then wins for some observations from the first iteration,
@@ -46,8 +51,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.share_layers = share_layers
         self.register_buffer("location", torch.zeros(n_inputs))
-        # All layers but the last, which is `features`.
-        self.trunk = mlp([n_inputs, *hidden, n_features], activation)[:-1]
+        self.trunk = hidden_layers([n_inputs, *hidden], activation)
         width = hidden[-1] if hidden else n_inputs
         self.features = nn.Linear(width, n_features)
         self.gate = mlp([width if share_layers else n_inputs, *gate_hidden, 2], activation)
@@ -56,8 +60,9 @@ class Encoder(nn.Module):
     def forward(self, x: Float[Tensor, "batch D"]) -> tuple[Float[Tensor, " batch"], Float[Tensor, "batch K"]]:
         x = x - self.location
         hidden = self.trunk(x)
-        gate = self.gate(hidden if self.share_layers else x)
-        return gate[:, 0] - gate[:, 1], self.normalize(self.features(hidden))
+        # Two outputs, as in the paper; what counts is their difference.
+        on, off = self.gate(hidden if self.share_layers else x).unbind(-1)
+        return on - off, self.normalize(self.features(hidden))
 
 
 class LogitNorm(nn.Module):

@@ -1,8 +1,8 @@
 """The families of q(z given x), by name, and the small interface that they share.
 
 To add a family: a distribution with the methods of `Posterior` and, for each gradient that it is to be trained with,
-what that estimator asks of it (`sdlgm.gradients.base.Slots`); a network with `centre_on` that makes one from a batch of
-observations; and a line in `POSTERIORS`.
+what that estimator asks of it (`sdlgm.gradients.base.Slots`); a network with `centre_on` and `compile_networks` that
+makes one from a batch of observations; and a line in `POSTERIORS`.
 """
 
 from collections.abc import Sequence
@@ -32,6 +32,7 @@ class Posterior(Protocol):
     ) -> Float[Tensor, "S batch K"]: ...
     def mode(self) -> Int[Tensor, "batch K"]: ...
     def log_prob(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]: ...
+    def kl(self, prior: SlotDistribution, kl: KL) -> Float[Tensor, " batch"]: ...
     def prior_terms(self, prior: SlotDistribution, kl: KL) -> PriorTerms: ...
 
 
@@ -66,9 +67,12 @@ class SharedPosterior(nn.Module):
         """Let the networks see differences from the data's mean."""
         self.encoder.location.copy_(data_mean)
 
+    def compile_networks(self) -> None:
+        self.encoder.compile()
+
     def forward(self, x: Float[Tensor, "batch D"]) -> SlotDistribution:
         gate_logit, feature_logits = self.encoder(x)
-        return SlotDistribution(gate_logit, feature_logits.log_softmax(-1), self.n_slots)
+        return SlotDistribution(gate_logit, feature_logits, self.n_slots)
 
 
 POSTERIORS = {"shared": SharedPosterior}

@@ -30,4 +30,4 @@ class SlotPrior(nn.Module):
             self.register_buffer("feature_logits", feature_logits)
 
     def forward(self) -> SlotDistribution:
-        return SlotDistribution(self.gate_logit, self.feature_logits.log_softmax(-1), self.n_slots)
+        return SlotDistribution(self.gate_logit, self.feature_logits, self.n_slots)

@@ -19,6 +19,12 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from sdlgm import _kernels
+from sdlgm.model.divergence import slot_divergence
+from sdlgm.model.noise import array, block_keys, gumbel, has_kernels
+from sdlgm.model.relaxation import relaxed_counts
+from sdlgm.model.symbols import symbols
+
 KL = Literal["exact", "paper"]
 
 
@@ -60,21 +66,33 @@ class SlotDistribution:
     Parameters
     ----------
     gate_logit : log-odds that a slot is on.
-    feature_log_probs : normalised log-probabilities of the features in a slot that is on.
+    feature_logits : log-probabilities of the features in a slot that is on, up to a constant.
     n_slots : L0, the hard budget: no sample or mode has more than this many active slots.
 
     """
 
     gate_logit: Float[Tensor, "*batch"]
-    feature_log_probs: Float[Tensor, "*batch K"]
+    feature_logits: Float[Tensor, "*batch K"]
     n_slots: int
 
     @cached_property
+    def _symbols(self) -> tuple[Float[Tensor, "*batch symbols"], Float[Tensor, "*batch symbols"]]:
+        return symbols(self.gate_logit, self.feature_logits)
+
+    @property
     def log_probs(self) -> Float[Tensor, "*batch symbols"]:
         """Log-probabilities of the K + 1 symbols of a slot; the first one is "off"."""
-        off = F.logsigmoid(-self.gate_logit).unsqueeze(-1)
-        on = F.logsigmoid(self.gate_logit).unsqueeze(-1)
-        return torch.cat([off, on + self.feature_log_probs], dim=-1)
+        return self._symbols[0]
+
+    @property
+    def probs(self) -> Float[Tensor, "*batch symbols"]:
+        """Probabilities of the K + 1 symbols."""
+        return self._symbols[1]
+
+    @cached_property
+    def feature_log_probs(self) -> Float[Tensor, "*batch K"]:
+        """Log-probabilities of the features in a slot that is on."""
+        return self.feature_logits.log_softmax(-1)
 
     @property
     def gate_prob(self) -> Float[Tensor, "*batch"]:
@@ -87,11 +105,11 @@ class SlotDistribution:
     @property
     def presence(self) -> Float[Tensor, "*batch K"]:
         """Probability that a feature is present at all, 1 - (1 - gate_prob * feature_probs) ** L0."""
-        return -torch.expm1(self.n_slots * torch.log1p(-self.log_probs[..., 1:].exp()))
+        return -torch.expm1(self.n_slots * torch.log1p(-self.probs[..., 1:]))
 
     def expand(self, n: int) -> "SlotDistribution":
         """The same distribution for each observation of a batch of n."""
-        return SlotDistribution(self.gate_logit.expand(n), self.feature_log_probs.expand(n, -1), self.n_slots)
+        return SlotDistribution(self.gate_logit.expand(n), self.feature_logits.expand(n, -1), self.n_slots)
 
     def sample(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch K"]:
         """Draw counts by naming the symbol of each slot: memory O(L0) an observation beside the counts themselves."""
@@ -99,7 +117,11 @@ class SlotDistribution:
 
     def sample_symbols(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch symbols"]:
         """Draw the counts of all K + 1 symbols; they add up to ``n_slots``."""
-        probs = self.log_probs.detach().exp()
+        probs = self.probs.detach()
+        if has_kernels(probs):
+            keys = block_keys(n_samples * len(probs), generator)
+            counts = _kernels.draw_counts(keys, array(probs), n_slots=self.n_slots, n_samples=n_samples)
+            return torch.from_numpy(counts)
         drawn = torch.multinomial(probs, n_samples * self.n_slots, replacement=True, generator=generator)
         drawn = drawn.unflatten(-1, (n_samples, self.n_slots)).movedim(1, 0)
         counts = probs.new_zeros(n_samples, *probs.shape)
@@ -112,9 +134,9 @@ class SlotDistribution:
         batch, n_features = self.feature_log_probs.shape
         shape = (n_samples, batch, self.n_slots)
         log_gate = torch.stack([F.logsigmoid(self.gate_logit), F.logsigmoid(-self.gate_logit)], dim=-1)
-        gate_noise = _gumbel((*shape, 2), log_gate, generator)
+        gate_noise = gumbel((*shape, 2), log_gate, generator)
         gates = ((log_gate[:, None, :] + gate_noise) / temperatures.gate).softmax(-1)[..., 0]
-        feature_noise = _gumbel((*shape, n_features), self.feature_log_probs, generator)
+        feature_noise = gumbel((*shape, n_features), self.feature_log_probs, generator)
         features = ((self.feature_log_probs[:, None, :] + feature_noise) / temperatures.feature).softmax(-1)
         return gates, features
 
@@ -122,8 +144,18 @@ class SlotDistribution:
         self, n_samples: int, temperatures: Temperatures, generator: torch.Generator
     ) -> Float[Tensor, "S batch K"]:
         """Relaxed counts, the sum over the slots of gate times feature (the paper's ``equ:mc_ELL_sample``)."""
+        if has_kernels(self.feature_log_probs):
+            return relaxed_counts(
+                self.gate_logit,
+                self.feature_logits,
+                temperatures.gate,
+                temperatures.feature,
+                n_slots=self.n_slots,
+                n_samples=n_samples,
+                generator=generator,
+            )
         gates, features = self.relaxed_slots(n_samples, temperatures, generator)
-        return sum_slots(gates, features)
+        return (gates.unsqueeze(-2) @ features).squeeze(-2)
 
     def log_prob(self, counts: Float[Tensor, "... K"]) -> Float[Tensor, "..."]:
         """Log-probability of count vectors; minus infinity for counts beyond the budget."""
@@ -135,8 +167,21 @@ class SlotDistribution:
         return torch.where(n_off.squeeze(-1) >= 0, log_coefficient + weighted, -torch.inf)
 
     def mode(self) -> Int[Tensor, "batch K"]:
-        """The most probable counts, exactly; on the CPU, since not every device has double precision."""
-        return multinomial_mode(self.log_probs.detach().cpu().double().exp(), self.n_slots)[..., 1:]
+        """The most probable counts, exactly; on the CPU."""
+        return multinomial_mode(self.probs.detach().cpu(), self.n_slots)[..., 1:]
+
+    def kl(self, prior: "SlotDistribution", kl: KL) -> Float[Tensor, "*batch"]:
+        """What the code costs under ``prior``: the sum of the `prior_terms`, without their parts."""
+        if not has_kernels(self.feature_logits):
+            return self.prior_terms(prior, kl).kl
+        return slot_divergence(
+            self.gate_logit,
+            self.feature_logits,
+            prior.gate_logit,
+            prior.feature_log_probs,
+            n_slots=self.n_slots,
+            exact=kl == "exact",
+        )
 
     def prior_terms(self, prior: "SlotDistribution", kl: KL) -> PriorTerms:
         """What the code costs under ``prior``.
@@ -159,36 +204,8 @@ class SlotDistribution:
         )
 
 
-def sum_slots(
-    gates: Float[Tensor, "S batch L0"], features: Float[Tensor, "S batch L0 K"]
-) -> Float[Tensor, "S batch K"]:
-    """Z = sum over the slots of gate times feature."""
-    return (gates.unsqueeze(-2) @ features).squeeze(-2)
-
-
 def multinomial_mode(probs: Float[Tensor, "batch symbols"], n: int) -> Int[Tensor, "batch symbols"]:
-    """The most probable outcome of ``Multinomial(n, probs)``.
-
-    log-probability is a sum of concave functions of the single counts, so filling the slots one at a time, each with
-    the symbol whose ratio probs / (count + 1) is largest, is exact (Finucan, Biometrika 1964). The mode has at least
-    floor(n * probs) of each symbol, so only what is left after that has to be filled.
-    """
+    """The most probable outcome of ``Multinomial(n, probs)``; see `sdlgm._kernels.multinomial_modes`."""
     if not bool(torch.isfinite(probs).all()):
         raise ValueError("the probabilities of the slots are not finite")
-    # A mode never skips a symbol for a less probable one, so the n most probable symbols are enough.
-    top, symbols = probs.topk(min(n, probs.shape[-1]), dim=-1)
-    counts = (top * n).floor()
-    remaining = n - counts.sum(-1, keepdim=True)
-    while bool((remaining > 0).any()):
-        best = (top / (counts + 1)).argmax(-1, keepdim=True)
-        step = (remaining > 0).to(counts.dtype)
-        counts.scatter_add_(-1, best, step)
-        remaining -= step
-    return torch.zeros_like(probs, dtype=torch.int64).scatter_(-1, symbols, counts.long())
-
-
-def _gumbel(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
-    """Standard Gumbel noise of a shape, finite by construction."""
-    uniform = torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
-    info = torch.finfo(like.dtype)
-    return -torch.log(-torch.log(uniform.clamp_(info.tiny, 1 - info.eps)))
+    return torch.from_numpy(_kernels.multinomial_modes(array(probs), n, n_threads=torch.get_num_threads()))

@@ -27,6 +27,8 @@ PAPER = {
     "learn_temperature": True,
     "activation": "relu",
     "normalize_logits": False,
+    "share_layers": False,
+    "gate_hidden": (256, 64),
     "kl_warmup": 0.0,
     "lr_decay": 0.0,
 }
@@ -39,7 +41,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 PROTOCOL = {
     "binarisation": "dynamic: a fresh Bernoulli draw of the grey levels every time an image is seen",
-    "networks": "encoder 512-384-256, gate 256-64, decoder 256-384-512; n_components=200, max_active=40",
+    "networks": "encoder 512-384-256, decoder 256-384-512; gate network 256-64 on the image for 'paper', 64 on the "
+    "last hidden layer of the encoder for the others; n_components=200, max_active=40",
     "validation": "the last twelfth of the training images (5,000 of MNIST's), which are not trained on",
     "selection": "the best mean discrete bound on the validation images; test images are only reported",
     "settings": "'paper' is the paper's setting, with inputs centred and the decoder started at the mean image, which "

@@ -9,6 +9,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sdlgm.model.noise import bernoulli
+
 Rows = np.ndarray | sp.csr_array | sp.csr_matrix
 
 
@@ -25,8 +27,10 @@ Prepare = Callable[[Rows], np.ndarray]
 
 
 def to_tensor(rows: Rows, device: torch.device) -> Tensor:
-    """Rows as a dense float32 tensor."""
-    return torch.tensor(dense_float32(rows), device=device)
+    """Rows as a dense float32 tensor, to be read only: it may share its memory with them."""
+    values = np.ascontiguousarray(dense_float32(rows))
+    # torch warns of memory that it could not write to, such as a memory map.
+    return torch.from_numpy(values if values.flags.writeable else values.copy()).to(device)
 
 
 def threshold(x: Tensor) -> Tensor:
@@ -41,7 +45,7 @@ def binarize(x: Tensor, how: str | None, generator: torch.Generator) -> Tensor:
     ``"probability"`` or None: the entry itself.
     """
     if how == "dynamic":
-        return torch.bernoulli(x, generator=generator)
+        return bernoulli(x, generator)
     if how == "threshold":
         return threshold(x)
     return x

@@ -1,0 +1,125 @@
+"""What the SDLGM is compared with: a Gumbel-Softmax VAE, a plain SDLGM, and the bare matrix products.
+
+All have `step(rows)`, one training iteration of the paper's networks on a batch of grey images.
+"""
+
+import math
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributions import Bernoulli, Categorical, kl_divergence
+
+from sdlgm.model.networks import LogitNorm, mlp
+from sdlgm.train import binarize
+
+PIXELS = 784
+HIDDEN = (512, 384, 256)
+GATE_HIDDEN = (256, 64)
+N_FEATURES = 200
+N_SLOTS = 40
+
+
+class GumbelSoftmaxVAE:
+    """Categorical VAE, 20 latents of 10 classes (Jang, Gu and Poole, ICLR 2017), with the tricks that we know.
+
+    The networks are those of the SDLGM but for the gate network, which it does not need; noise from uniform numbers
+    and two logarithms, closed-form KL, fused Adam, and the same fast binarisation.
+    """
+
+    N_LATENTS, N_CLASSES = 20, 10
+
+    def __init__(self, activation: str, *, normalize_logits: bool):
+        self.encoder = mlp([PIXELS, *HIDDEN, N_FEATURES], activation)
+        self.normalize = LogitNorm(N_FEATURES) if normalize_logits else nn.Identity()
+        self.decoder = mlp([N_FEATURES, *reversed(HIDDEN), PIXELS], activation)
+        self.temperature = 1.0
+        parameters = [*self.encoder.parameters(), *self.normalize.parameters(), *self.decoder.parameters()]
+        self.optimizer = torch.optim.Adam(parameters, fused=True)
+        self.generator = torch.Generator().manual_seed(0)
+
+    def step(self, rows: Tensor) -> None:
+        x = binarize(rows, "dynamic", self.generator)
+        logits = self.normalize(self.encoder(x)).view(-1, self.N_LATENTS, self.N_CLASSES)
+        log_probs = logits.log_softmax(-1)
+        kl = (log_probs.exp() * log_probs).sum((1, 2)) + self.N_LATENTS * math.log(self.N_CLASSES)
+        uniform = torch.rand(log_probs.shape, generator=self.generator).clamp_(1e-38, 1 - 6e-8)
+        noise = uniform.log_().neg_().log_()
+        relaxed = ((log_probs - noise) / self.temperature).softmax(-1)
+        output = self.decoder(relaxed.flatten(1))
+        negative_log_likelihood = F.binary_cross_entropy_with_logits(output, x, reduction="none").sum(-1)
+        loss = (kl + negative_log_likelihood).mean()
+        if not math.isfinite(loss.item()):
+            raise ArithmeticError("the loss is not finite")
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+
+class PlainSDLGM:
+    """The paper's model as its reader would write it in PyTorch, with nothing but what the library's front has."""
+
+    def __init__(self):
+        self.features = mlp([PIXELS, *HIDDEN, N_FEATURES], "relu")
+        self.gates = mlp([PIXELS, *GATE_HIDDEN, 2], "relu")
+        self.decoder = mlp([N_FEATURES, *reversed(HIDDEN), PIXELS], "relu")
+        self.log_temperatures = nn.Parameter(torch.zeros(2))
+        networks = nn.ModuleList([self.features, self.gates, self.decoder])
+        self.optimizer = torch.optim.Adam([*networks.parameters(), self.log_temperatures], lr=1e-3)
+
+    def step(self, rows: Tensor) -> None:
+        x = torch.bernoulli(rows)
+        gate_logits, feature_logits = self.gates(x), self.features(x)
+        gate_temperature, feature_temperature = self.log_temperatures.exp()
+        gates = self._relaxed(gate_logits, gate_temperature)[..., :1]
+        features = self._relaxed(feature_logits, feature_temperature)
+        code = (gates * features).sum(1)
+        log_likelihood = Bernoulli(logits=self.decoder(code), validate_args=False).log_prob(x).sum(-1)
+        kl_gates = kl_divergence(Categorical(logits=gate_logits), Categorical(logits=torch.zeros_like(gate_logits)))
+        kl_features = kl_divergence(
+            Categorical(logits=feature_logits), Categorical(logits=torch.zeros_like(feature_logits))
+        )
+        loss = (N_SLOTS * (kl_gates + kl_features) - log_likelihood).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    @staticmethod
+    def _relaxed(logits: Tensor, temperature: Tensor) -> Tensor:
+        """A Gumbel-Softmax draw for each slot; F.gumbel_softmax takes no learned temperature apart from a tensor."""
+        slots = logits.unsqueeze(1).expand(-1, N_SLOTS, -1)
+        return F.gumbel_softmax(slots, tau=temperature, dim=-1)  # pyright: ignore[reportArgumentType]
+
+
+class BareProducts:
+    """The limit: the matrix products of the SDLGM's linear layers, forward and backward, and the fused optimiser."""
+
+    def __init__(self, batch_size: int):
+        sizes = [[PIXELS, *HIDDEN, N_FEATURES], [PIXELS, *GATE_HIDDEN, 2], [N_FEATURES, *reversed(HIDDEN), PIXELS]]
+        layers = [
+            (n_in, n_out, network, place)
+            for network, size in enumerate(sizes)
+            for place, (n_in, n_out) in enumerate(pairwise(size))
+        ]
+        self.weights = [nn.Parameter(torch.randn(n_out, n_in) / math.sqrt(n_in)) for n_in, n_out, *_ in layers]
+        self.biases = [nn.Parameter(torch.zeros(n_out)) for _, n_out, *_ in layers]
+        self.inputs = [torch.randn(batch_size, n_in) for n_in, *_ in layers]
+        self.output_gradients = [torch.randn(batch_size, n_out) for _, n_out, *_ in layers]
+        # Nobody needs the gradient with respect to the observations.
+        self.needs_input_gradient = [network == 2 or place > 0 for *_, network, place in layers]
+        for bias in self.biases:
+            bias.grad = torch.zeros_like(bias)
+        self.optimizer = torch.optim.Adam([*self.weights, *self.biases], fused=True)
+
+    @torch.no_grad()
+    def step(self, rows: Tensor) -> None:
+        for x, weight, bias in zip(self.inputs, self.weights, self.biases, strict=True):
+            F.linear(x, weight, bias)
+        for x, weight, gradient, needed in zip(
+            self.inputs, self.weights, self.output_gradients, self.needs_input_gradient, strict=True
+        ):
+            weight.grad = gradient.t() @ x
+            if needed:
+                torch.mm(gradient, weight)
+        self.optimizer.step()

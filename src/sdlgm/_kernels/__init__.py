@@ -1,0 +1,28 @@
+"""Loops over single numbers, compiled for the processor: noise, relaxed and hard draws, modes, sparse rows.
+
+Each exists because the same work as a chain of tensor operations costs several times as much (docs/performance.md says
+how much). Devices other than the CPU take the plain torch version beside every call. The functions here take and give
+numpy arrays; `sdlgm.model` makes tensors with gradients of them.
+"""
+
+from sdlgm._kernels.draws import draw_binary, draw_counts
+from sdlgm._kernels.modes import compress, multinomial_modes
+from sdlgm._kernels.random import n_blocks
+from sdlgm._kernels.relaxed import RelaxedCounts, RelaxedGradients, relaxed_counts, relaxed_gradients
+from sdlgm._kernels.symbols import Divergence, divergence, symbol_gradients, symbols
+
+__all__ = [
+    "Divergence",
+    "RelaxedCounts",
+    "RelaxedGradients",
+    "compress",
+    "divergence",
+    "draw_binary",
+    "draw_counts",
+    "multinomial_modes",
+    "n_blocks",
+    "relaxed_counts",
+    "relaxed_gradients",
+    "symbol_gradients",
+    "symbols",
+]

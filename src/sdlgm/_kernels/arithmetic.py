@@ -1,0 +1,80 @@
+"""Logarithm and exponential of base 2.
+
+In single precision they are polynomials, good to 3e-7, that the compiler can evaluate for eight numbers at a time; in
+double precision, which the tests of the gradients use, those of the library.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from sdlgm._kernels.compiler import OPTIONS, inlined
+
+_i4, _f4 = np.int32, np.float32
+
+
+def _polynomial(function: Callable[[np.ndarray], np.ndarray], low: float, high: float, degree: int) -> tuple[Any, ...]:
+    """Coefficients of the interpolation at Chebyshev's points, lowest power first."""
+    series = np.polynomial.chebyshev.Chebyshev.interpolate(function, degree, [low, high])
+    return tuple(_f4(value) for value in series.convert(kind=np.polynomial.Polynomial).coef)
+
+
+_LOW = math.sqrt(0.5)
+_SQRT_HALF_BITS = _i4(np.float32(_LOW).view(np.int32))
+_l0, _l1, _l2, _l3, _l4, _l5, _l6, _l7 = _polynomial(
+    lambda f: np.log1p(f) / (f * math.log(2)), _LOW - 1, 2 * _LOW - 1, 7
+)
+_e0, _e1, _e2, _e3, _e4, _e5 = _polynomial(np.exp2, -0.5, 0.5, 5)
+
+
+def log2(x: Any) -> Any:
+    return np.log2(x)
+
+
+def exp2(x: Any) -> Any:
+    return np.exp2(x)
+
+
+def _fast_log2(x):
+    """For positive normal numbers; relative accuracy holds near 1 too, where the logarithm vanishes."""
+    bits = _f4(x).view(_i4)
+    exponent = _i4(_i4(bits - _SQRT_HALF_BITS) >> _i4(23))
+    f = _i4(bits - _i4(exponent << _i4(23))).view(_f4) - _f4(1)
+    p = _l0 + f * (_l1 + f * (_l2 + f * (_l3 + f * (_l4 + f * (_l5 + f * (_l6 + f * _l7))))))
+    return f * p + _f4(exponent)
+
+
+def _fast_exp2(x):
+    """For numbers up to 127; what is below -126 becomes the smallest normal number."""
+    clipped = _f4(-126) if x < _f4(-126) else x
+    whole = np.floor(clipped + _f4(0.5))
+    f = clipped - whole
+    p = _e0 + f * (_e1 + f * (_e2 + f * (_e3 + f * (_e4 + f * _e5))))
+    return _i4(_i4(_i4(whole) + _i4(127)) << _i4(23)).view(_f4) * p
+
+
+def _library_log2(x):
+    return np.log2(x)
+
+
+def _library_exp2(x):
+    return np.exp2(x)
+
+
+@overload(log2, jit_options=OPTIONS)
+def _log2_by_precision(x):
+    return _fast_log2 if x == types.float32 else _library_log2
+
+
+@overload(exp2, jit_options=OPTIONS)
+def _exp2_by_precision(x):
+    return _fast_exp2 if x == types.float32 else _library_exp2
+
+
+@inlined
+def softplus(x):
+    return (x + abs(x)) / 2 + math.log1p(math.exp(-abs(x)))

@@ -1,0 +1,252 @@
+"""Relaxed counts: forward with all noise made on the way, backward from the slots that were kept."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from sdlgm._kernels.arithmetic import exp2, log2
+from sdlgm._kernels.compiler import compiled, in_parts
+from sdlgm._kernels.random import BLOCK, n_blocks, next_bits, seed, uniform
+
+# Up to this inverse temperature no number of a slot leaves the range of single precision, so that its largest need
+# not be subtracted first: log2 of a probability is at most 0 and log2 noise is between -4.6 and 23.5.
+_SAFE_INVERSE = 4.0
+
+
+@compiled
+def _log2_softmax(logits, factor, out):
+    """Log-probabilities of base 2, times a factor."""
+    real = logits.dtype.type
+    inverse_ln2 = real(1 / math.log(2))
+    for row in range(len(logits)):
+        given, result = logits[row], out[row]
+        largest = given[0]
+        for k in range(1, len(given)):
+            largest = max(largest, given[k])
+        total = real(0)
+        for k in range(len(given)):
+            result[k] = (given[k] - largest) * inverse_ln2
+            total += exp2(result[k])
+        shift = log2(total)
+        for k in range(len(given)):
+            result[k] = factor * (result[k] - shift)
+
+
+@compiled
+def _relax_gates(state, gate_logit, inverse_temperature, logits, gates):
+    real = gates.dtype.type
+    ln2, one = real(math.log(2)), real(1)
+    for slot in range(len(gates)):  # the difference of two Gumbels is logistic
+        u = real(uniform(next_bits(state, slot)))
+        logits[slot] = (gate_logit + ln2 * (log2(u) - log2(one - u))) * inverse_temperature
+    for slot in range(len(gates)):
+        small = exp2(-abs(logits[slot]) / ln2)
+        gates[slot] = (one if logits[slot] > real(0) else small) / (one + small)
+
+
+@compiled
+def _relax(
+    keys,
+    first,
+    last,
+    gate_logit,
+    scaled_logits,
+    inverse_gate,
+    inverse_feature,
+    counts,
+    gates,
+    gate_logits,
+    slots,
+    sums,
+    means,
+):
+    """Rows of the blocks from ``first`` to ``last``; see `relaxed_counts` for what is filled."""
+    real = gates.dtype.type
+    zero, one = real(0), real(1)
+    n_rows, n_slots = gates.shape
+    n_given, n_features = scaled_logits.shape
+    keep = len(slots) > 0
+    state, gate_state = np.empty((4, n_features), np.uint32), np.empty((4, n_slots), np.uint32)
+    noise, scratch = np.empty(n_features, gates.dtype), np.empty(n_features, gates.dtype)
+    for block in range(first, last):
+        seed(keys[block, 0], state)
+        seed(keys[block, 1], gate_state)
+        for row in range(block * BLOCK, min(n_rows, (block + 1) * BLOCK)):
+            given, count, sum_ = row % n_given, counts[row], sums[row]
+            scaled, gate_row = scaled_logits[given], gates[row]
+            _relax_gates(gate_state, gate_logit[given], inverse_gate, gate_logits[row], gate_row)
+            for k in range(n_features):
+                count[k] = zero
+                sum_[k] = zero
+            for slot in range(n_slots):
+                # One short loop for each step: with long ones the processor waits for its own results.
+                for k in range(n_features):
+                    noise[k] = real(uniform(next_bits(state, k)))
+                for k in range(n_features):
+                    noise[k] = -log2(noise[k])
+                for k in range(n_features):
+                    noise[k] = scaled[k] - inverse_feature * log2(noise[k])
+                if inverse_feature > _SAFE_INVERSE:
+                    largest = noise[0]
+                    for k in range(1, n_features):
+                        largest = max(largest, noise[k])
+                    for k in range(n_features):
+                        noise[k] -= largest
+                feature = slots[row, slot] if keep else scratch
+                total, mean, gate = zero, zero, gate_row[slot]
+                for k in range(n_features):
+                    weight = exp2(noise[k])
+                    feature[k] = weight
+                    total += weight
+                scale = one / total
+                for k in range(n_features):
+                    probability = feature[k] * scale
+                    feature[k] = probability
+                    count[k] += gate * probability
+                    weighted = probability * noise[k]
+                    sum_[k] += gate * weighted
+                    mean += weighted
+                means[row, slot] = mean
+
+
+@compiled
+def _relax_backward(
+    first,
+    last,
+    gradient,
+    inverse_gate,
+    inverse_feature,
+    counts,
+    gates,
+    gate_logits,
+    slots,
+    sums,
+    means,
+    to_gate,
+    to_features,
+    to_gate_temperature,
+    to_feature_temperature,
+):
+    """Observations ``first`` to ``last``; see `relaxed_gradients`."""
+    real = slots.dtype.type
+    n_given, n_features = to_features.shape
+    n_rows, n_slots = gates.shape
+    for given in range(first, last):
+        to_feature = to_features[given]
+        for k in range(n_features):
+            to_feature[k] = real(0)
+        opening, gate_slope, slope = real(0), real(0), real(0)
+        for row in range(given, n_rows, n_given):
+            g, count, sum_ = gradient[row], counts[row], sums[row]
+            for k in range(n_features):
+                to_feature[k] += inverse_feature * g[k] * count[k]
+                slope += g[k] * sum_[k]
+            for slot in range(n_slots):
+                feature, gate = slots[row, slot], gates[row, slot]
+                along = real(0)
+                for k in range(n_features):
+                    along += g[k] * feature[k]
+                weight = along * gate
+                scale = weight * inverse_feature
+                for k in range(n_features):
+                    to_feature[k] -= scale * feature[k]
+                slope -= weight * means[row, slot]
+                opening += weight * (real(1) - gate)
+                gate_slope += weight * (real(1) - gate) * gate_logits[row, slot]
+        to_gate[given] = inverse_gate * opening
+        to_gate_temperature[given] = -inverse_gate * gate_slope
+        to_feature_temperature[given] = -real(math.log(2)) * inverse_feature * slope
+
+
+@dataclass(frozen=True)
+class RelaxedCounts:
+    """A relaxed draw of R rows and what its gradient needs; ``slots`` is the one large array."""
+
+    counts: np.ndarray
+    """(R, K): the sum over the slots of gate times feature."""
+    gates: np.ndarray
+    """(R, L0)."""
+    gate_logits: np.ndarray
+    """(R, L0): log-odds of the gates."""
+    slots: np.ndarray
+    """(R, L0, K): the features of each slot; (0, L0, K) if they were not to be kept."""
+    sums: np.ndarray
+    """(R, K): the sum over the slots of gate times feature times its perturbed logit, of base 2."""
+    means: np.ndarray
+    """(R, L0): the mean of those logits under the features of the slot."""
+
+
+def relaxed_counts(
+    keys: np.ndarray,
+    gate_logit: np.ndarray,
+    feature_logits: np.ndarray,
+    *,
+    n_slots: int,
+    n_samples: int,
+    gate_temperature: float,
+    feature_temperature: float,
+    keep: bool,
+    n_threads: int,
+) -> RelaxedCounts:
+    """Draw ``n_samples`` relaxed counts from each row of parameters; all samples of the first kind come first."""
+    real = feature_logits.dtype.type
+    n_given, n_features = feature_logits.shape
+    n_rows = n_samples * n_given
+    draw = RelaxedCounts(
+        counts=np.empty((n_rows, n_features), real),
+        gates=np.empty((n_rows, n_slots), real),
+        gate_logits=np.empty((n_rows, n_slots), real),
+        slots=np.empty((n_rows if keep else 0, n_slots, n_features), real),
+        sums=np.empty((n_rows, n_features), real),
+        means=np.empty((n_rows, n_slots), real),
+    )
+    scaled_logits = np.empty_like(feature_logits)
+    inverses = real(1 / gate_temperature), real(1 / feature_temperature)
+    _log2_softmax(feature_logits, inverses[1], scaled_logits)
+
+    def work(first: int, last: int) -> None:
+        _relax(keys, first, last, gate_logit, scaled_logits, *inverses, *vars(draw).values())
+
+    in_parts(n_blocks(n_rows), n_threads, work)
+    return draw
+
+
+@dataclass(frozen=True)
+class RelaxedGradients:
+    """Gradients for each of the B rows of parameters, summed over their samples."""
+
+    gate_logit: np.ndarray
+    """(B,)."""
+    feature_logits: np.ndarray
+    """(B, K)."""
+    gate_temperature: np.ndarray
+    """(B,)."""
+    feature_temperature: np.ndarray
+    """(B,)."""
+
+
+def relaxed_gradients(
+    gradient: np.ndarray,
+    draw: RelaxedCounts,
+    *,
+    n_samples: int,
+    gate_temperature: float,
+    feature_temperature: float,
+    n_threads: int,
+) -> RelaxedGradients:
+    """From the gradient of the counts to that of the parameters that they were drawn from."""
+    real, n_given = gradient.dtype.type, len(gradient) // n_samples
+    result = RelaxedGradients(
+        np.empty(n_given, real),
+        np.empty((n_given, gradient.shape[1]), real),
+        np.empty(n_given, real),
+        np.empty(n_given, real),
+    )
+    inverses = real(1 / gate_temperature), real(1 / feature_temperature)
+
+    def work(first: int, last: int) -> None:
+        _relax_backward(first, last, gradient, *inverses, *vars(draw).values(), *vars(result).values())
+
+    in_parts(n_given, n_threads, work)
+    return result

@@ -1,0 +1,100 @@
+"""Codes in files: scipy's ``.npz`` format for sparse matrices, read whole and written as they come."""
+
+import os
+import shutil
+import tempfile
+import zipfile
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from sdlgm._files import write_whole
+from sdlgm.data.tables import CODES, check_writable, load_sparse
+from sdlgm.errors import DataError
+
+
+def read_codes(path: str | os.PathLike[str]) -> sp.csr_matrix:
+    """Read codes that `write_codes` wrote."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file")
+    codes = load_sparse(path)
+    if codes is None:
+        raise DataError(f"{path}: holds no sparse matrix; codes are what 'sdlgm encode' writes")
+    return codes
+
+
+class CodesWriter:
+    """Writes codes that come in batches as one ``.npz`` file, in scipy's format for sparse matrices.
+
+    Used in a ``with`` statement. The file appears when that is left without an error, whole; until then the non-zeros
+    wait in temporary files beside it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+        check_writable(self.path, CODES)
+        self.n_rows = 0
+        self.n_active_total = 0
+        self.n_active_max = 0
+        self._n_columns: int | None = None
+        self._n_nonzero = 0
+
+    def __enter__(self) -> Self:
+        folder = self.path.resolve().parent
+        files = (tempfile.TemporaryFile(dir=folder) for _ in range(3))  # noqa: SIM115 - closed in __exit__
+        self._values, self._indices, self._row_ends = files
+        self._row_ends.write(np.zeros(1, np.int64).tobytes())
+        return self
+
+    def append(self, codes: sp.csr_matrix) -> None:
+        if self._n_columns not in (None, codes.shape[1]):
+            raise ValueError(f"codes with {codes.shape[1]} columns after codes with {self._n_columns}")
+        self._n_columns = int(codes.shape[1])
+        self._dtype = codes.data.dtype
+        self._values.write(codes.data.tobytes())
+        self._indices.write(codes.indices.astype(np.int32).tobytes())
+        self._row_ends.write((codes.indptr[1:].astype(np.int64) + self._n_nonzero).tobytes())
+        self._n_nonzero += int(codes.indptr[-1])
+        self.n_rows += int(codes.shape[0])
+        if codes.shape[0]:
+            n_active = np.asarray(codes.sum(axis=1)).ravel()
+            self.n_active_total += int(n_active.sum())
+            self.n_active_max = max(self.n_active_max, int(n_active.max()))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._values, self._indices, self._row_ends:
+            if kind is None:
+                if self._n_columns is None:
+                    raise DataError(f"{self.path}: there are no rows to write")
+                write_whole(self.path, self._assemble)
+
+    def _assemble(self, temporary: Path) -> None:
+        small = {"format": np.array(b"csr"), "shape": np.array([self.n_rows, self._n_columns])}
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for name, array in small.items():
+                with archive.open(f"{name}.npy", "w") as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+            self._copy(archive, "data", self._values, self._dtype, self._n_nonzero)
+            self._copy(archive, "indices", self._indices, np.dtype(np.int32), self._n_nonzero)
+            self._copy(archive, "indptr", self._row_ends, np.dtype(np.int64), self.n_rows + 1)
+
+    @staticmethod
+    def _copy(archive: zipfile.ZipFile, name: str, values: IO[bytes], dtype: np.dtype, size: int) -> None:
+        values.seek(0)
+        header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (size,)}
+        with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            np.lib.format.write_array_header_1_0(member, header)
+            shutil.copyfileobj(values, member, 1 << 20)
+
+
+def write_codes(path: str | os.PathLike[str], codes: sp.csr_matrix) -> Path:
+    """Write codes as ``.npz``, in scipy's format for sparse matrices."""
+    with CodesWriter(path) as writer:
+        writer.append(codes)
+    return Path(path)

@@ -1,0 +1,140 @@
+"""Rows of a file or of a data set that has a name: all at once, or a batch at a time if they are too many."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sdlgm.data.dataset import Dataset
+from sdlgm.data.named import load_named
+from sdlgm.data.tables import check_columns, csv_options, from_array, from_columns, kind_of, read_table, reading
+from sdlgm.errors import DataError
+
+BATCH_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Rows that come in batches, each of which an estimator takes; they can be gone through once."""
+
+    n_rows: int | None
+    """None if only the end of the file will tell."""
+    batches: Iterator[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.batches
+
+
+def load_data(source: str, *, label_column: str | None = None) -> Dataset:
+    """Load a file by its path or a data set by its name, such as ``digits`` or ``mnist:test``."""
+    if _is_file(source):
+        return read_table(source, label_column=label_column)
+    return load_named(source)
+
+
+def _is_file(source: str) -> bool:
+    return Path(source).is_file() or "." in source or "/" in source
+
+
+def open_batches(source: str, *, label_column: str | None = None, size: int = BATCH_ROWS) -> Batches:
+    """The rows that `load_data` would load, in batches.
+
+    Of ``.npy``, ``.csv`` and ``.parquet`` files no more than a batch is in memory at a time. Other kinds of files and
+    the named data sets are loaded first. Rows of a CSV file come in batches of some megabytes, whatever ``size`` is.
+    """
+    path = Path(source)
+    kind = kind_of(path) if path.is_file() else None
+    if kind == "npy" and label_column is None:
+        rows = _npy_batches(path, size)
+    elif kind == "parquet":
+        rows = _parquet_batches(path, label_column, size)
+    elif kind == "csv":
+        rows = Batches(None, _csv_batches(path, label_column))
+    else:
+        rows = _slices(load_data(source, label_column=label_column), size)
+    return Batches(rows.n_rows, _some(source, rows.batches))
+
+
+def _some(source: str, batches: Iterator[Any]) -> Iterator[Any]:
+    empty = True
+    for batch in batches:
+        empty = False
+        yield batch
+    if empty:
+        raise DataError(f"{source}: has no rows")
+
+
+def _slices(dataset: Dataset, size: int) -> Batches:
+    n_rows: int = dataset.X.shape[0]
+    table = dataset.table
+    part = table.slice if hasattr(table, "slice") else lambda start, length: table[start : start + length]
+    return Batches(n_rows, (part(start, size) for start in range(0, n_rows, size)))
+
+
+def _npy_batches(path: Path, size: int) -> Batches:
+    """Plain reads, not a memory map: mapped pages count as memory of the process until the system wants them back."""
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    try:
+        with path.open("rb") as file:
+            shape, by_columns, dtype = readers[np.lib.format.read_magic(file)](file)
+            start = file.tell()
+    except Exception as error:  # a damaged header makes numpy fail in many ways
+        raise DataError(f"{path}: not a plain .npy array ({error})") from error
+    from_array(path, np.empty((0, *shape[1:]), dtype))  # refuse what is no table before anything is read
+    if by_columns:
+        return _slices(load_data(str(path)), size)
+    row_shape = shape[1:]
+    n_values = int(np.prod(row_shape))
+
+    def batches() -> Iterator[Any]:
+        with path.open("rb") as file:
+            file.seek(start)
+            for first in range(0, shape[0], size):
+                n_rows = min(size, shape[0] - first)
+                values = np.fromfile(file, dtype, n_rows * n_values)
+                if values.size < n_rows * n_values:
+                    raise DataError(f"{path}: ends after {first + values.size // n_values} of {shape[0]} rows")
+                yield from_array(path, values.reshape(n_rows, *row_shape)).X
+
+    return Batches(shape[0], batches())
+
+
+def _parquet_batches(path: Path, label_column: str | None, size: int) -> Batches:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with reading(path, "parquet"):
+        n_rows = parquet.read_metadata(path).num_rows
+        names = parquet.read_schema(path).names
+    check_columns(path, names, label_column)
+
+    def batches() -> Iterator[Any]:
+        with reading(path, "parquet"), parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(size):
+                yield from_columns(path, pa.Table.from_batches([batch]), label_column).table
+
+    return Batches(n_rows, batches())
+
+
+def _csv_batches(path: Path, label_column: str | None) -> Iterator[Any]:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    options = csv_options(path)
+    with reading(path, "csv"):
+        with arrow_csv.open_csv(path, read_options=options) as first:
+            schema = first.schema
+        check_columns(path, schema.names, label_column)
+        # The types are guessed from the first megabyte; what looks whole or empty there may have fractions later.
+        types = {
+            field.name: pa.string() if field.name == label_column else pa.float64()
+            for field in schema
+            if field.name == label_column or pa.types.is_integer(field.type) or pa.types.is_null(field.type)
+        }
+        convert = arrow_csv.ConvertOptions(column_types=types)
+        with arrow_csv.open_csv(path, read_options=options, convert_options=convert) as reader:
+            for batch in reader:
+                if batch.num_rows:
+                    yield from_columns(path, pa.Table.from_batches([batch]), label_column).table

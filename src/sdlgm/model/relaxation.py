@@ -1,0 +1,80 @@
+"""Relaxed counts with a gradient written by hand: one (batch, L0, K) array in training, none otherwise."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from sdlgm import _kernels
+from sdlgm.model.noise import array, block_keys
+
+
+def relaxed_counts(
+    gate_logit: Float[Tensor, " batch"],
+    feature_logits: Float[Tensor, "batch K"],
+    gate_temperature: Float[Tensor, ""],
+    feature_temperature: Float[Tensor, ""],
+    *,
+    n_slots: int,
+    n_samples: int,
+    generator: torch.Generator,
+) -> Float[Tensor, "S batch K"]:
+    """Sum over the slots of relaxed gate times relaxed feature, on the CPU."""
+    inputs = gate_logit, feature_logits, gate_temperature, feature_temperature
+    keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    keys = block_keys(n_samples * len(gate_logit), generator)
+    return _RelaxedCounts.apply(*inputs, n_slots, n_samples, keys, keep)  # pyright: ignore[reportReturnType]
+
+
+class _RelaxedCounts(torch.autograd.Function):
+    r"""Z = sum_l omega_l z_l with omega_l = sigmoid(v_l), z_l = softmax(y_l), and for the noise of a slot
+
+        v_l = (gate_logit + logistic) / gate_temperature,  y_l = (feature_logits + gumbel) / feature_temperature.
+
+    With g = d loss / d Z and u_l = g' z_l the gradients are
+
+        d / d gate_logit          =  sum_l u_l omega_l (1 - omega_l) / gate_temperature
+        d / d gate_temperature    = -sum_l u_l omega_l (1 - omega_l) v_l / gate_temperature
+        d / d feature_logits_k    =  sum_l omega_l z_lk (g_k - u_l) / feature_temperature
+        d / d feature_temperature = -sum_lk omega_l z_lk (g_k - u_l) y_lk / feature_temperature.
+
+    The last is split into sum_k g_k (sum_l omega_l z_lk y_lk) - sum_l omega_l u_l (sum_k z_lk y_lk), whose brackets the
+    forward pass has added up on its way.
+    """
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, gate_logit, feature_logits, gate_temperature, feature_temperature, n_slots, n_samples, keys, keep
+    ) -> Tensor:
+        ctx.options = {
+            "n_samples": n_samples,
+            "gate_temperature": float(gate_temperature),
+            "feature_temperature": float(feature_temperature),
+            "n_threads": torch.get_num_threads(),
+        }
+        ctx.draw = _kernels.relaxed_counts(
+            keys,
+            array(gate_logit),
+            array(feature_logits),
+            n_slots=n_slots,
+            keep=keep,
+            **ctx.options,
+        )
+        return torch.from_numpy(ctx.draw.counts).view(n_samples, *feature_logits.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        gradients = _kernels.relaxed_gradients(array(gradient.flatten(0, 1)), ctx.draw, **ctx.options)
+        return (
+            torch.from_numpy(gradients.gate_logit),
+            torch.from_numpy(gradients.feature_logits),
+            torch.from_numpy(gradients.gate_temperature).sum() if ctx.needs_input_grad[2] else None,
+            torch.from_numpy(gradients.feature_temperature).sum() if ctx.needs_input_grad[3] else None,
+            None,
+            None,
+            None,
+            None,
+        )
