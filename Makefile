@@ -14,7 +14,7 @@ help:
 	@echo "make test-slow  the long tests: training on MNIST, a wheel in a clean environment"
 	@echo "make lint       ruff and pyright"
 	@echo "make install    the development environment in .venv"
-	@echo "make bench      time of an iteration with each gradient"
+	@echo "make bench      speed and growth beside the peers, into docs/results/speed.json (ten minutes)"
 	@echo "make docs       the generated pages from docs/results, and a check of all links"
 	@echo "make wheel      dist/*.whl"
 
@@ -51,7 +51,8 @@ format: .venv/.developer
 	$(BIN)/ruff format .
 
 bench: .venv/.developer
-	$(BIN)/python benchmarks/iteration.py
+	$(BIN)/python benchmarks/run.py
+	$(BIN)/python docs/build.py
 
 docs: .venv/.developer
 	$(BIN)/python docs/build.py

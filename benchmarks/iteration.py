@@ -1,76 +1,99 @@
-"""Time of a training iteration with each gradient, relative to the paper's Gumbel-Softmax in the same run.
+"""Time of a training iteration beside the peers', and where it goes."""
 
-The contestants take turns, the best of several rounds counts, and torch has one thread: the machine may be noisy.
-"""
+from collections.abc import Callable
+from typing import Any
 
-import argparse
-import json
-import time
-from pathlib import Path
-
-import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
+from peers import PIXELS, BareProducts, GumbelSoftmaxVAE, PlainSDLGM
+from timing import alternate, best, threads
+from torch.profiler import ProfilerActivity, profile
 
-from sdlgm.gradients import GRADIENTS
 from sdlgm.model import ModelConfig, SDLGMModule
-from sdlgm.paper.provenance import provenance
+from sdlgm.paper.gradients import PAPER
 from sdlgm.train import TrainConfig, Trainer
 
-REFERENCE = "gumbel_softmax"
-PIXELS, BATCH = 784, 100  # MNIST, the paper's batch
+BATCH = 100  # the paper's
 
 
-def trainer_of(gradient: str) -> Trainer:
+def trainer_of(settings: dict[str, Any], **model: Any) -> Trainer:
+    """A trainer of the defaults of `SDLGM`, or with some of them set otherwise."""
+    training = {"gradient": "reinmax", "kl": "exact", "learn_temperature": False, "kl_warmup": 0.0, "lr_decay": 0.0}
+    architecture = {name: value for name, value in settings.items() if name in ModelConfig.__dataclass_fields__}
+    training |= {name: value for name, value in settings.items() if name in training}
     config = TrainConfig(
         max_iter=10**9,
         batch_size=BATCH,
         learning_rate=1e-3,
-        lr_decay=0.0,
-        kl_warmup=0.0,
         final_temperature=None,
-        learn_temperature=False,
-        gradient=gradient,
         n_samples=1,
-        kl="exact",
         binarize="dynamic",
         n_iter_no_change=None,
+        **training,
     )
     torch.manual_seed(0)
-    return Trainer(SDLGMModule(ModelConfig(n_inputs=PIXELS)), config, seed=0)
+    return Trainer(SDLGMModule(ModelConfig(**{"n_inputs": PIXELS, **architecture, **model})), config, seed=0)
 
 
-def seconds(trainer: Trainer, rows: torch.Tensor, n: int) -> float:
-    """Seconds an iteration over n of them."""
-    start = time.perf_counter()
-    for _ in range(n):
-        trainer.step(rows)
-    return (time.perf_counter() - start) / n
+def images(batch: int = BATCH, n_inputs: int = PIXELS) -> torch.Tensor:
+    """Grey images of noise: what they show does not change the time."""
+    return torch.rand(batch, n_inputs, generator=torch.Generator().manual_seed(0))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--iterations", type=int, default=20, help="of each contestant in a round")
-    parser.add_argument("--out", type=Path, help="where to write JSON")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    rows = torch.rand(BATCH, PIXELS, generator=torch.Generator().manual_seed(0))
-    trainers = {name: trainer_of(name) for name in GRADIENTS}
-    times: dict[str, list[float]] = {name: [] for name in trainers}
-    for _ in range(arguments.rounds):
-        for name, trainer in trainers.items():
-            times[name].append(seconds(trainer, rows, arguments.iterations))
-    best = {name: float(np.min(values)) for name, values in times.items()}
-    table = Table("gradient", "ms an iteration", f"relative to {REFERENCE}")
-    for name, value in sorted(best.items(), key=lambda item: item[1]):
-        table.add_row(name, f"{1000 * value:.1f}", f"{value / best[REFERENCE]:.2f}")
-    Console().print(table)
-    if arguments.out:
-        result = {"seconds": times, "ratios": {name: value / best[REFERENCE] for name, value in best.items()}}
-        arguments.out.write_text(json.dumps(result | provenance(), indent=1), encoding="utf-8")
+def contestants() -> dict[str, Callable[[], object]]:
+    """One training iteration each."""
+    torch.manual_seed(0)
+    peers = {
+        "limit": BareProducts(BATCH),
+        "gumbel_softmax_relu": GumbelSoftmaxVAE("relu", normalize_logits=False),
+        "gumbel_softmax_silu": GumbelSoftmaxVAE("silu", normalize_logits=True),
+        "naive": PlainSDLGM(),
+        "paper": trainer_of(PAPER),
+        "default": trainer_of({}),
+        "default, gate network on x": trainer_of({"share_layers": False, "gate_hidden": (256, 64)}),
+        "straight_through": trainer_of({"gradient": "straight_through"}),
+        "straight_through_gumbel": trainer_of({"gradient": "straight_through_gumbel"}),
+        "gumbel_softmax": trainer_of({"gradient": "gumbel_softmax"}),
+    }
+    rows = images()
+    return {name: lambda peer=peer: peer.step(rows) for name, peer in peers.items()}
 
 
-if __name__ == "__main__":
-    main()
+def ratios(seconds: dict[str, float]) -> dict[str, float]:
+    return {
+        "paper_vs_gumbel_softmax": seconds["paper"] / seconds["gumbel_softmax_relu"],
+        "default_vs_gumbel_softmax": seconds["default"] / seconds["gumbel_softmax_silu"],
+        "naive_vs_paper": seconds["naive"] / seconds["paper"],
+        "default_vs_limit": seconds["default"] / seconds["limit"],
+    }
+
+
+def measure(n_threads: int, rounds: int, repeats: int) -> dict[str, Any]:
+    with threads(n_threads):
+        seconds = best(alternate(contestants(), rounds=rounds, repeats=repeats))
+    return {"seconds": seconds, "ratios": ratios(seconds)}
+
+
+GROUPS = {
+    "matrix products": ("aten::mm", "aten::addmm"),
+    "optimiser": ("aten::_fused_adam_", "Optimizer.", "aten::_foreach", "aten::_single_tensor_adam"),
+    "activations": ("aten::silu", "aten::relu", "aten::threshold", "aten::clamp_min"),
+    "likelihood": ("aten::log_sigmoid", "aten::binary_cross", "aten::sigmoid"),
+    "slots": ("_RelaxedCounts", "_Symbols", "_Divergence", "_CountsWithReinMax", "aten::exponential_"),
+    "binary draws": ("aten::bernoulli_",),
+}
+
+
+def profiled(name: str, iterations: int = 50) -> dict[str, float]:
+    """Milliseconds an iteration by kind of work, as torch's profiler attributes them; its own cost is included."""
+    with threads(1):
+        step = contestants()[name]
+        for _ in range(10):
+            step()
+        with profile(activities=[ProfilerActivity.CPU]) as record:
+            for _ in range(iterations):
+                step()
+    totals = dict.fromkeys([*GROUPS, "the rest"], 0.0)
+    for event in record.key_averages():
+        group = next((group for group, starts in GROUPS.items() if event.key.startswith(starts)), "the rest")
+        totals[group] += event.self_cpu_time_total / iterations / 1000
+    return totals

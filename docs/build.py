@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import speed
 from matplotlib.figure import Figure
 
 from sdlgm import SDLGM, load
@@ -22,13 +23,13 @@ from sdlgm.report import figures
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-START, END = "<!-- results: made by docs/build.py -->", "<!-- end of results -->"
 NAMES = {
     "paper": "the paper's setting",
     "gumbel_softmax": "Gumbel-Softmax, annealed to 0.5",
     "straight_through_gumbel": "straight-through Gumbel-Softmax",
     "straight_through": "straight-through on the mean",
     "reinmax": "ReinMax for slots (**default**)",
+    "reinmax_gate_on_x": "ReinMax, the paper's gate network",
 }
 
 
@@ -157,11 +158,14 @@ def gradients_picture(result: dict[str, Any]) -> Figure:
     return figure
 
 
-def with_results(readme: str, result: dict[str, Any]) -> str:
-    """The README with the table between its two markers made anew."""
-    before, rest = readme.split(START)
-    _, after = rest.split(END)
-    return "\n".join([before + START, "", *comparison_table(result), "", END + after])
+def filled(page: str, sections: dict[str, list[str]]) -> str:
+    """A page with the lines between the two markers of each section made anew."""
+    for name, lines in sections.items():
+        start, end = f"<!-- {name}: made by docs/build.py -->", f"<!-- end of {name} -->"
+        before, rest = page.split(start)
+        _, after = rest.split(end)
+        page = "\n".join([before + start, "", *lines, "", end + after])
+    return page
 
 
 def broken_links() -> list[str]:
@@ -178,11 +182,17 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--model", type=Path)
     arguments = parser.parse_args()
-    result = json.loads((DOCS / "results" / "gradients.json").read_text(encoding="utf-8"))
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    result, measured = (
+        json.loads((DOCS / "results" / name).read_text(encoding="utf-8")) for name in ("gradients.json", "speed.json")
+    )
+    readme, performance = ROOT / "README.md", DOCS / "performance.md"
     pages = {
         DOCS / "results" / "gradients.md": gradients_page(result),
-        ROOT / "README.md": with_results(readme, result),
+        readme: filled(
+            readme.read_text(encoding="utf-8"),
+            {"results": comparison_table(result), "speed": speed.ratios_table(measured)},
+        ),
+        performance: filled(performance.read_text(encoding="utf-8"), speed.sections(measured)),
     }
     stale = [path for path, text in pages.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if not arguments.check:
@@ -190,6 +200,7 @@ def main() -> int:
             path.write_text(pages[path], encoding="utf-8")
         (DOCS / "images").mkdir(exist_ok=True)
         gradients_picture(result).savefig(DOCS / "images" / "gradients.png", dpi=110)
+        speed.picture(measured).savefig(DOCS / "images" / "speed.png", dpi=110)
         if arguments.model:
             readme_picture(arguments.model).savefig(DOCS / "images" / "codes.png", dpi=130)
         stale = []

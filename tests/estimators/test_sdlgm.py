@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -404,7 +406,7 @@ def test__evaluate__numbers__agree_with_the_methods(fitted, digits, small):
 
 @pytest.mark.parametrize("gradient", ["reinmax", "straight_through", "straight_through_gumbel", "gumbel_softmax"])
 @pytest.mark.parametrize(
-    "options", [{}, {"share_layers": True, "normalize_logits": False, "activation": "relu", "n_samples": 2}]
+    "options", [{}, {"share_layers": False, "normalize_logits": False, "activation": "relu", "n_samples": 2}]
 )
 def test__fit__every_gradient_and_network__learns_something(measurements, small, gradient, options):
     settings = {**small, "max_iter": 300, "learning_rate": 0.01, "gradient": gradient, "random_state": 0, **options}
@@ -412,6 +414,66 @@ def test__fit__every_gradient_and_network__learns_something(measurements, small,
     untrained = SDLGM(**{**settings, "max_iter": 1}).fit(measurements)
     bound = "relaxed" if gradient == "gumbel_softmax" else "discrete"
     assert model.elbo(measurements, bound=bound).mean() > untrained.elbo(measurements, bound=bound).mean() + 0.4
+
+
+@pytest.mark.parametrize("gradient", ["reinmax", "gumbel_softmax"])
+def test__fit__without_compiled_loops__works_as_on_other_devices(digits, small, gradient, loops):
+    model = SDLGM(**{**small, "max_iter": 200}, gradient=gradient, random_state=0).fit(digits)
+    assert model.history_[-1].discrete > model.history_[0].discrete
+    assert n_active(model.transform(digits)).max() <= small["max_active"]
+    assert np.isfinite(model.elbo(digits, bound="relaxed")).all()
+
+
+def test__transform_batches__parts__are_the_codes_of_transform(fitted, digits):
+    parts = [digits[:7], digits[7:300], digits[300:]]
+    codes = sp.vstack(list(fitted.transform_batches(iter(parts))))
+    assert (codes != fitted.transform(digits)).nnz == 0
+
+
+def test__transform_batches__stream__takes_one_batch_at_a_time(fitted, digits):
+    taken = []
+
+    def batches():
+        for start in range(0, 300, 100):
+            taken.append(start)
+            yield digits[start : start + 100]
+
+    stream = fitted.transform_batches(batches())
+    assert taken == []
+    next(stream)
+    assert taken == [0]
+    with pytest.raises(ValueError, match="n_candidates"):
+        fitted.transform_batches([digits], n_candidates=-1)
+    with pytest.raises(NotFittedError):
+        SDLGM().transform_batches([digits])
+
+
+def test__transform__memory_map__is_read_in_batches(fitted, digits, tmp_path):
+    np.save(tmp_path / "X.npy", digits)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    assert (fitted.transform(mapped) != fitted.transform(digits)).nnz == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+@pytest.mark.filterwarnings("default")  # of torch's own compiler
+@pytest.mark.parametrize("gradient", ["reinmax", "gumbel_softmax"])
+def test__compile__short_run__differs_by_rounding_only(digits, small, gradient):
+    settings = {**small, "max_iter": 20, "gradient": gradient, "random_state": 0}
+    eager, compiled = SDLGM(**settings).fit(digits), SDLGM(**settings, compile=True).fit(digits)
+    assert "OptimizedModule" not in repr(compiled.module_)
+    for (name, ours), theirs in zip(
+        eager.module_.state_dict().items(), compiled.module_.state_dict().values(), strict=True
+    ):
+        torch.testing.assert_close(theirs, ours, rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+    np.testing.assert_allclose(compiled.elbo(digits), eager.elbo(digits), rtol=1e-3)
+    assert (compiled.transform(digits) != eager.transform(digits)).mean() < 1e-3
+
+
+def test__compile__no_compiler__says_so(digits, small, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(ValueError, match="C\\+\\+ compiler"):
+        SDLGM(**small, compile=True).fit(digits)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("sdlgm", "torch", "numpy", "scipy", "scikit-learn")
+PACKAGES = ("sdlgm", "torch", "numpy", "numba", "scipy", "scikit-learn")
 
 
 def provenance() -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""Rows a second of `transform` beside the bare encoder networks and orthogonal matching pursuit; a file of 10 GB."""
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from peers import PIXELS
+from sklearn.datasets import load_digits
+from sklearn.decomposition import SparseCoder
+from threadpoolctl import threadpool_limits
+from timing import alternate, best, run, threads
+
+from sdlgm import SDLGM
+from sdlgm.estimators._sdlgm import _BATCH
+from sdlgm.model.posteriors import SharedPosterior
+
+ROWS, OMP_ROWS = 10_000, 500
+STREAM_BYTES = 10 * 10**9
+
+
+def pictures(n_rows: int) -> np.ndarray:
+    """The handwritten digits of scikit-learn, enlarged to the size of MNIST's and repeated."""
+    bunch: Any = load_digits()
+    digits = bunch.images / 16
+    enlarged = np.pad(np.kron(digits, np.ones((3, 3))), ((0, 0), (2, 2), (2, 2))).reshape(len(digits), PIXELS)
+    return np.resize(enlarged.astype(np.float32), (n_rows, PIXELS))
+
+
+def fitted(X: np.ndarray) -> SDLGM:
+    """The default model after enough iterations to have codes that say something."""
+    return SDLGM(max_iter=500, random_state=0).fit(X)
+
+
+def measure(rounds: int) -> dict[str, Any]:
+    """Rows a second on one thread. OMP has a dictionary of as many atoms, and as many non-zeros."""
+    X = pictures(ROWS)
+    model = fitted(X)
+    atoms = np.random.default_rng(1).normal(size=(model.n_components, PIXELS)).astype(np.float32)
+    coder = SparseCoder(
+        atoms / np.linalg.norm(atoms, axis=1, keepdims=True),
+        transform_algorithm="omp",
+        transform_n_nonzero_coefs=model.max_active,
+    )
+    contestants: dict[str, Callable[[], object]] = {
+        "transform": lambda: model.transform(X),
+        "bare encoder": lambda: bare(model, X),
+        "OMP": lambda: coder.transform(X[:OMP_ROWS]),
+    }
+    with threads(1), threadpool_limits(1):
+        seconds = best(alternate(contestants, rounds=rounds))
+    rates = {name: (OMP_ROWS if name == "OMP" else ROWS) / value for name, value in seconds.items()}
+    return {
+        "rows_per_second": rates,
+        "active slots": float(model.transform(X).sum(axis=1).mean()),
+        "ratios": {
+            "transform_vs_bare": rates["transform"] / rates["bare encoder"],
+            "transform_vs_omp": rates["transform"] / rates["OMP"],
+        },
+    }
+
+
+def bare(model: SDLGM, X: np.ndarray) -> None:
+    """The encoder's linear layers and activations, in batches of the same size, and nothing else."""
+    posterior = model.module_.posterior
+    assert isinstance(posterior, SharedPosterior)
+    encoder = posterior.encoder
+    with torch.inference_mode():
+        for start in range(0, len(X), _BATCH):
+            hidden = encoder.trunk(torch.from_numpy(X[start : start + _BATCH]))
+            encoder.features(hidden)
+            encoder.gate(hidden)
+
+
+def stream(n_bytes: int = STREAM_BYTES) -> dict[str, float]:
+    """`sdlgm encode` of a file larger than it may use memory; most of the file is a hole, which reads as zeros."""
+    X = pictures(1000)
+    n_rows = n_bytes // X[0].nbytes
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        fitted(X).save(folder / "model.sdlgm")
+        data = np.lib.format.open_memmap(folder / "big.npy", "w+", np.float32, (n_rows, PIXELS))
+        for start in range(0, n_rows - len(X), 100 * len(X)):
+            data[start : start + len(X)] = X
+        data.flush()
+        del data
+        size = (folder / "big.npy").stat().st_size
+        np.save(folder / "small.npy", X)
+        command = [str(Path(sys.executable).with_name("sdlgm")), "encode", str(folder / "model.sdlgm")]
+        seconds, memory = run(*command, str(folder / "big.npy"), "--out", str(folder / "a.npz"), OMP_NUM_THREADS="1")
+        _, small = run(*command, str(folder / "small.npy"), "--out", str(folder / "b.npz"), OMP_NUM_THREADS="1")
+    return {
+        "bytes": size,
+        "rows": n_rows,
+        "rows_per_second": n_rows / seconds,
+        "memory": memory,
+        "memory_small_file": small,
+    }
