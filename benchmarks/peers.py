@@ -4,13 +4,13 @@ All have `step(rows)`, one training iteration of the paper's networks on a batch
 """
 
 import math
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributions import Bernoulli, Categorical, kl_divergence
 
+from sdlgm.model import SDLGMModule
 from sdlgm.model.networks import LogitNorm, mlp
 from sdlgm.train import binarize
 
@@ -87,27 +87,22 @@ class PlainSDLGM:
 
     @staticmethod
     def _relaxed(logits: Tensor, temperature: Tensor) -> Tensor:
-        """A Gumbel-Softmax draw for each slot; F.gumbel_softmax takes no learned temperature apart from a tensor."""
+        """A Gumbel-Softmax draw for each slot."""
         slots = logits.unsqueeze(1).expand(-1, N_SLOTS, -1)
         return F.gumbel_softmax(slots, tau=temperature, dim=-1)  # pyright: ignore[reportArgumentType]
 
 
 class BareProducts:
-    """The limit: the matrix products of the SDLGM's linear layers, forward and backward, and the fused optimiser."""
+    """The limit: the matrix products of a module's linear layers, forward and backward, and the fused optimiser."""
 
-    def __init__(self, batch_size: int):
-        sizes = [[PIXELS, *HIDDEN, N_FEATURES], [PIXELS, *GATE_HIDDEN, 2], [N_FEATURES, *reversed(HIDDEN), PIXELS]]
-        layers = [
-            (n_in, n_out, network, place)
-            for network, size in enumerate(sizes)
-            for place, (n_in, n_out) in enumerate(pairwise(size))
-        ]
-        self.weights = [nn.Parameter(torch.randn(n_out, n_in) / math.sqrt(n_in)) for n_in, n_out, *_ in layers]
-        self.biases = [nn.Parameter(torch.zeros(n_out)) for _, n_out, *_ in layers]
-        self.inputs = [torch.randn(batch_size, n_in) for n_in, *_ in layers]
-        self.output_gradients = [torch.randn(batch_size, n_out) for _, n_out, *_ in layers]
+    def __init__(self, module: SDLGMModule, batch_size: int):
+        layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, nn.Linear)}
+        self.weights = [nn.Parameter(layer.weight.detach().clone()) for layer in layers.values()]
+        self.biases = [nn.Parameter(layer.bias.detach().clone()) for layer in layers.values()]
+        self.inputs = [torch.randn(batch_size, layer.in_features) for layer in layers.values()]
+        self.output_gradients = [torch.randn(batch_size, layer.out_features) for layer in layers.values()]
         # Nobody needs the gradient with respect to the observations.
-        self.needs_input_gradient = [network == 2 or place > 0 for *_, network, place in layers]
+        self.needs_input_gradient = [name != "posterior.encoder.trunk.0" for name in layers]
         for bias in self.biases:
             bias.grad = torch.zeros_like(bias)
         self.optimizer = torch.optim.Adam([*self.weights, *self.biases], fused=True)

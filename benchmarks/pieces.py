@@ -8,10 +8,9 @@ from iteration import BATCH, images
 from peers import N_FEATURES, N_SLOTS
 from timing import alternate, best, threads
 
-from sdlgm import _kernels
 from sdlgm.model import SDLGMModule, SlotDistribution, Temperatures
 from sdlgm.model.module import ModelConfig
-from sdlgm.model.noise import bernoulli, block_keys, gumbel
+from sdlgm.model.noise import bernoulli, gumbel
 from sdlgm.model.slots import multinomial_mode
 
 
@@ -28,7 +27,7 @@ def pieces() -> dict[str, dict[str, Callable[[], object]]]:
     rows, one = images(), torch.tensor(1.0)
     shape = (1, BATCH, N_SLOTS, N_FEATURES)
     fixed, trained, prior = distribution(gradients=False), distribution(gradients=True), SDLGMModule(_config()).prior()
-    keys, upstream = block_keys(BATCH, generator), torch.ones(1, BATCH, N_FEATURES)
+    upstream = torch.ones(1, BATCH, N_FEATURES)
 
     def plain_relaxed(slots: SlotDistribution) -> torch.Tensor:
         gates, features = slots.relaxed_slots(1, Temperatures(one, one), generator)
@@ -55,7 +54,7 @@ def pieces() -> dict[str, dict[str, Callable[[], object]]]:
         },
         "hard counts": {
             "torch.multinomial and scatter_add": lambda: _plain_counts(fixed.probs, generator),
-            "compiled": lambda: _kernels.draw_counts(keys, fixed.probs.numpy(), n_slots=N_SLOTS, n_samples=1),
+            "compiled": lambda: fixed.sample_symbols(1, generator),
         },
         "KL, forward and backward": {
             "term by term": lambda: fresh().prior_terms(prior, "exact").kl.sum().backward(),

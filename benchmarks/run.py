@@ -37,7 +37,7 @@ def startup(rounds: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=30, help="turns of each contestant")
+    parser.add_argument("--rounds", type=int, default=40, help="turns of each contestant")
     parser.add_argument("--out", type=Path, default=Path("docs/results/speed.json"))
     parser.add_argument("--quick", action="store_true", help="a few rounds and a small file, to see that it works")
     arguments = parser.parse_args()

@@ -153,6 +153,12 @@ def test__relaxed_counts__memory__is_one_large_array_in_training_and_none_otherw
         assert peak_bytes(SlotDistribution(gate_logit, feature_logits, n_slots)) < 0.3 * one
 
 
+def test__relaxed_counts__temperature_zero__is_no_division_by_it(generator):
+    zero = torch.tensor(0.0)
+    counts = relaxed_counts(*parameters(2, 5, torch.float32), zero, zero, n_slots=3, n_samples=1, generator=generator)
+    assert counts.shape == (1, 2, 5)
+
+
 def test__relaxed_counts__not_a_number__stays_one(generator):
     gate_logit, feature_logits = parameters(2, 5, torch.float32)
     broken = feature_logits.detach().clone()
@@ -181,6 +187,8 @@ def test__symbols__extreme_gates__stay_probabilities(gate_logit):
     assert not bool(torch.isnan(log_probs).any())
     assert float(probs.sum()) == pytest.approx(1.0, abs=1e-6)
     assert float(probs[0, 0]) == pytest.approx(1 / (1 + np.exp(np.clip(gate_logit, -700, 700))), rel=1e-5)
+    exact = -np.logaddexp(0, gate_logit)
+    assert float(log_probs[0, 0]) == pytest.approx(exact, rel=1e-6)
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -224,6 +232,14 @@ def test__multinomial_modes__any_weights__are_filled_by_the_largest_ratios(weigh
         smallest_in = np.where(counts > 0, weights / counts, np.inf).min(1)
     largest_out = (weights / (counts + 1)).max(1)
     assert (largest_out <= smallest_in * (1 + 1e-5)).all()
+
+
+@pytest.mark.parametrize(("n_symbols", "n"), [(3001, 3000999), (201, 40), (60001, 60000)])
+def test__multinomial_modes__equal_weights__keep_the_budget(n_symbols, n):
+    weights = np.full((1, n_symbols), 1 / n_symbols, np.float32)
+    counts = _kernels.multinomial_modes(weights, n, n_threads=1)
+    assert counts.sum() == n
+    assert counts.max() - counts.min() <= 1
 
 
 def test__sparse_rows__batches__stack_to_the_same_matrix():

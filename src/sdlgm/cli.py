@@ -54,7 +54,7 @@ def _clear_errors(command: Callable[..., None]) -> Callable[..., None]:
             err.print(f"[bold red]error:[/] {_escaped(error)}", soft_wrap=True)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            err.print("interrupted; a run with --checkpoint-dir goes on with --resume", soft_wrap=True)
+            err.print("interrupted; a fit with --checkpoint-dir goes on with --resume", soft_wrap=True)
             raise typer.Exit(130) from None
 
     return wrapped

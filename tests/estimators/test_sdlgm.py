@@ -1,4 +1,6 @@
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -446,6 +448,8 @@ def test__transform_batches__stream__takes_one_batch_at_a_time(fitted, digits):
         fitted.transform_batches([digits], n_candidates=-1)
     with pytest.raises(NotFittedError):
         SDLGM().transform_batches([digits])
+    with pytest.raises(ValueError, match="begins with row 150: .*NaN"):
+        list(fitted.transform_batches([digits[:150], np.full_like(digits, np.nan)]))
 
 
 def test__transform__memory_map__is_read_in_batches(fitted, digits, tmp_path):
@@ -454,20 +458,27 @@ def test__transform__memory_map__is_read_in_batches(fitted, digits, tmp_path):
     assert (fitted.transform(mapped) != fitted.transform(digits)).nnz == 0
 
 
+COMPILED = """
+import sys, numpy as np, torch
+from sklearn.datasets import load_digits
+from sdlgm import SDLGM
+X = load_digits().data[:400] / 16
+sizes = {"n_components": 16, "max_active": 5, "hidden": (32,), "batch_size": 50, "max_iter": 20, "random_state": 0}
+eager, compiled = (SDLGM(**sizes, gradient=sys.argv[1], compile=value).fit(X) for value in (False, True))
+found = compiled.module_.state_dict()
+for name, value in eager.module_.state_dict().items():
+    torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-4, msg=lambda text: f"{name}: {text}")
+np.testing.assert_allclose(compiled.elbo(X), eager.elbo(X), rtol=1e-3)
+assert (compiled.transform(X) != eager.transform(X)).nnz <= 2
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
-@pytest.mark.filterwarnings("default")  # of torch's own compiler
 @pytest.mark.parametrize("gradient", ["reinmax", "gumbel_softmax"])
-def test__compile__short_run__differs_by_rounding_only(digits, small, gradient):
-    settings = {**small, "max_iter": 20, "gradient": gradient, "random_state": 0}
-    eager, compiled = SDLGM(**settings).fit(digits), SDLGM(**settings, compile=True).fit(digits)
-    assert "OptimizedModule" not in repr(compiled.module_)
-    for (name, ours), theirs in zip(
-        eager.module_.state_dict().items(), compiled.module_.state_dict().values(), strict=True
-    ):
-        torch.testing.assert_close(theirs, ours, rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
-    np.testing.assert_allclose(compiled.elbo(digits), eager.elbo(digits), rtol=1e-3)
-    assert (compiled.transform(digits) != eager.transform(digits)).mean() < 1e-3
+def test__compile__short_run__differs_by_rounding_only(gradient):
+    """In a process of its own: torch.compile cannot look through the checks of shapes that the tests add."""
+    subprocess.run([sys.executable, "-c", COMPILED, gradient], check=True)
 
 
 def test__compile__no_compiler__says_so(digits, small, monkeypatch):

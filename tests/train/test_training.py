@@ -242,6 +242,18 @@ def test__partial_fit__bad_row_at_the_end__changes_nothing(measurements, small):
     assert not model.module_.training
 
 
+def test__partial_fit__refused_call__leaves_the_next_one_as_it_would_have_been(measurements, small):
+    undisturbed, refused = (SDLGM(**small, random_state=0).partial_fit(measurements) for _ in range(2))
+    X = measurements.copy()
+    X[5, 0] = 1e300
+    with pytest.raises(ValueError, match="row 5, column 0"):
+        refused.partial_fit(X)
+    for model in (undisturbed, refused):
+        model.partial_fit(measurements)
+    for ours, theirs in zip(undisturbed.module_.parameters(), refused.module_.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def test__warm_up__whole_run__excludes_what_begins_after_it(digits, small):
     for option in ("learn_prior", "early_stopping"):
         with pytest.raises(ValueError, match="kl_warmup below 1"):

@@ -1,14 +1,32 @@
 """How the loops are compiled, and run on several threads."""
 
+import contextlib
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from numba import njit
 
 # The compiler may change the order of sums, but nothing that hides a NaN.
 OPTIONS: Any = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy"}
+
+
+def _forget_stale_code(folder: Path) -> None:
+    """Remove machine code that is older than any of the sources.
+
+    numba compares it with the file of its function alone, but what is inlined into it comes from other files too.
+    """
+    newest = max(path.stat().st_mtime_ns for path in folder.glob("*.py"))
+    for index in folder.glob("__pycache__/*.nbi"):
+        with contextlib.suppress(OSError):  # another process may do the same, or the folder be read-only
+            if index.stat().st_mtime_ns < newest:
+                index.unlink()
+
+
+_forget_stale_code(Path(__file__).parent)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -26,6 +44,10 @@ def inlined(function: Callable[..., Any]) -> Any:
 @cache
 def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix="sdlgm")
+
+
+if hasattr(os, "register_at_fork"):  # a forked process has the pool but not its threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def in_parts(n: int, n_threads: int, work: Callable[[int, int], None]) -> None:

@@ -23,8 +23,12 @@ def _mode(first, last, weights, n, counts):
     ratio = np.empty(n_symbols, weights.dtype)
     for row in range(first, last):
         weight, count = weights[row], counts[row]
-        total = weight.sum()
+        total = 0.0
+        for symbol in range(n_symbols):
+            total += weight[symbol]
         low, high = weight.dtype.type(n / total), weight.dtype.type((n + n_symbols) / total)
+        while _n_filled(weight, low) > n:  # rounding
+            low *= weight.dtype.type(1 - 1e-6)
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             n_filled = _n_filled(weight, middle)

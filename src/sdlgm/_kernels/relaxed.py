@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -177,6 +178,11 @@ class RelaxedCounts:
     """(R, L0): the mean of those logits under the features of the slot."""
 
 
+def _inverse(temperature: float, real: type[np.floating[Any]]) -> np.floating[Any]:
+    """Finite, also for a temperature that has underflowed: the counts are then not numbers, which training notices."""
+    return real(1 / max(temperature, float(np.finfo(np.float32).tiny)))
+
+
 def relaxed_counts(
     keys: np.ndarray,
     gate_logit: np.ndarray,
@@ -202,7 +208,7 @@ def relaxed_counts(
         means=np.empty((n_rows, n_slots), real),
     )
     scaled_logits = np.empty_like(feature_logits)
-    inverses = real(1 / gate_temperature), real(1 / feature_temperature)
+    inverses = _inverse(gate_temperature, real), _inverse(feature_temperature, real)
     _log2_softmax(feature_logits, inverses[1], scaled_logits)
 
     def work(first: int, last: int) -> None:
@@ -243,7 +249,7 @@ def relaxed_gradients(
         np.empty(n_given, real),
         np.empty(n_given, real),
     )
-    inverses = real(1 / gate_temperature), real(1 / feature_temperature)
+    inverses = _inverse(gate_temperature, real), _inverse(feature_temperature, real)
 
     def work(first: int, last: int) -> None:
         _relax_backward(first, last, gradient, *inverses, *vars(draw).values(), *vars(result).values())

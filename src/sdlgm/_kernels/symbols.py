@@ -27,7 +27,7 @@ def _symbols(gate_logit, feature_logits, log_probs, probs, feature_probs):
         logit = gate_logit[row]
         log_on = -real(softplus(-logit))
         on = one / (one + real(math.exp(-logit)))
-        log_probs[row, 0] = log_on - logit
+        log_probs[row, 0] = -real(softplus(logit))
         probs[row, 0] = one / (one + real(math.exp(logit)))
         shift, scale = log_on - largest - real(math.log(total)), one / total
         # An index such as k + 1 would be checked for being negative, and the loop not be put into vectors.

@@ -54,8 +54,7 @@ class CodesWriter:
         if self._n_columns not in (None, codes.shape[1]):
             raise ValueError(f"codes with {codes.shape[1]} columns after codes with {self._n_columns}")
         self._n_columns = int(codes.shape[1])
-        self._dtype = codes.data.dtype
-        self._values.write(codes.data.tobytes())
+        self._values.write(codes.data.astype(np.int32).tobytes())
         self._indices.write(codes.indices.astype(np.int32).tobytes())
         self._row_ends.write((codes.indptr[1:].astype(np.int64) + self._n_nonzero).tobytes())
         self._n_nonzero += int(codes.indptr[-1])
@@ -80,7 +79,7 @@ class CodesWriter:
             for name, array in small.items():
                 with archive.open(f"{name}.npy", "w") as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
-            self._copy(archive, "data", self._values, self._dtype, self._n_nonzero)
+            self._copy(archive, "data", self._values, np.dtype(np.int32), self._n_nonzero)
             self._copy(archive, "indices", self._indices, np.dtype(np.int32), self._n_nonzero)
             self._copy(archive, "indptr", self._row_ends, np.dtype(np.int64), self.n_rows + 1)
 

@@ -41,8 +41,9 @@ def _is_file(source: str) -> bool:
 def open_batches(source: str, *, label_column: str | None = None, size: int = BATCH_ROWS) -> Batches:
     """The rows that `load_data` would load, in batches.
 
-    Of ``.npy``, ``.csv`` and ``.parquet`` files no more than a batch is in memory at a time. Other kinds of files and
-    the named data sets are loaded first. Rows of a CSV file come in batches of some megabytes, whatever ``size`` is.
+    ``.npy``, ``.csv`` and ``.parquet`` files are read as the batches are asked for: of the first two no more than a
+    batch is in memory at a time, of the last what pyarrow needs of a row group. Other kinds of files and the named data
+    sets are loaded first. Rows of a CSV file come in batches of about a megabyte, whatever ``size`` is.
     """
     path = Path(source)
     kind = kind_of(path) if path.is_file() else None
@@ -83,8 +84,10 @@ def _npy_batches(path: Path, size: int) -> Batches:
     except Exception as error:  # a damaged header makes numpy fail in many ways
         raise DataError(f"{path}: not a plain .npy array ({error})") from error
     from_array(path, np.empty((0, *shape[1:]), dtype))  # refuse what is no table before anything is read
-    if by_columns:
-        return _slices(load_data(str(path)), size)
+    if by_columns:  # a row is all over the file
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        parts = (np.array(mapped[first : first + size]) for first in range(0, shape[0], size))
+        return Batches(shape[0], (from_array(path, part).X for part in parts))
     row_shape = shape[1:]
     n_values = int(np.prod(row_shape))
 
@@ -111,7 +114,7 @@ def _parquet_batches(path: Path, label_column: str | None, size: int) -> Batches
     check_columns(path, names, label_column)
 
     def batches() -> Iterator[Any]:
-        with reading(path, "parquet"), parquet.ParquetFile(path) as file:
+        with reading(path, "parquet"), parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
             for batch in file.iter_batches(size):
                 yield from_columns(path, pa.Table.from_batches([batch]), label_column).table
 

@@ -70,25 +70,33 @@ class Scaling:
         """What turns the log-density of a scaled row into that of the row itself."""
         return -float(np.log(self.scale[self.scale > 0]).sum())
 
-    def apply(self, rows: Rows, *, first_row: int = 0) -> np.ndarray:
-        """Scaled rows, dense and in single precision.
+    def apply(self, rows: Rows) -> np.ndarray:
+        """Scaled rows, dense and in single precision."""
+        with np.errstate(over="ignore"):
+            return self._scaled(rows).astype(np.float32, copy=False)
 
-        Values so far from those that the model was fitted to that single precision cannot work with them are refused,
-        by their place; ``first_row`` is that of the first of these rows.
+    def apply_checked(self, rows: Rows, *, first_row: int = 0) -> np.ndarray:
+        """As `apply`, but refuse values that single precision cannot work with.
+
+        Those are values very far from those that the model was fitted to; they are named by their place, for which
+        ``first_row`` is the number of the first of these rows.
         """
-        values = dense(rows)
-        if self.is_identity:
-            return values.astype(np.float32, copy=False)
-        centred = values - self.location
-        with np.errstate(over="ignore"):  # said below, in words
-            scaled = np.divide(centred, self.scale, out=np.zeros_like(centred), where=self.scale > 0)
-        if scaled.size and max(-scaled.min(), scaled.max()) > LARGEST:
+        with np.errstate(over="ignore"):
+            scaled = self._scaled(rows)
+        if not self.is_identity and scaled.size and max(-scaled.min(), scaled.max()) > LARGEST:
             row, column = np.argwhere(np.abs(scaled) > LARGEST)[0]
             raise ValueError(
                 f"the value in row {first_row + row}, column {column} is too large beside those that the model was "
                 "fitted to; correct or remove it"
             )
-        return scaled.astype(np.float32)
+        return scaled.astype(np.float32, copy=False)
+
+    def _scaled(self, rows: Rows) -> np.ndarray:
+        values = dense(rows)
+        if self.is_identity:
+            return values
+        centred = values - self.location
+        return np.divide(centred, self.scale, out=np.zeros_like(centred), where=self.scale > 0)
 
     def undo(self, rows: np.ndarray) -> np.ndarray:
         return rows if self.is_identity else rows * self.scale + self.location

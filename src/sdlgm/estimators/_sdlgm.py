@@ -41,7 +41,7 @@ from sdlgm.train.batches import Rows, dense, threshold
 
 # Rows that are encoded or decoded at a time.
 _BATCH = 1000
-# Rows for which relaxed samples are drawn at a time: each needs max_active x n_components numbers.
+# Rows for which relaxed samples are drawn at a time: each needs max_active x n_components numbers, but on the CPU.
 _RELAXED_BATCH = 100
 # Rows on which a run without a validation split is watched.
 _WATCHED_ROWS = 500
@@ -353,14 +353,15 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             fitting, history = self._start(rows, self._chosen_likelihood(rows), seed), []
         else:
             fitting, history = self._fitting, self.history_
+            for number, batch in enumerate(in_batches(rows, _BATCH)):  # refuse before anything changes
+                fitting.scaling.apply_checked(batch, first_row=number * _BATCH)
         trainer = fitting.trainer
         trainer.configure(replace(self._train_config(fitting.likelihood), lr_decay=0.0))
         before, iteration = train.parameters_of(trainer.module), trainer.iteration
         parts = max(1, rows.shape[0] // self.batch_size)
         try:
             for indices in np.array_split(np.arange(rows.shape[0]), parts):
-                values = fitting.scaling.apply(rows[indices], first_row=int(indices[0]))
-                trainer.step(train.to_tensor(values, trainer.device))
+                trainer.step(train.to_tensor(fitting.scaling.apply(rows[indices]), trainer.device))
             trainer.check_finite()
             record = self._monitor(fitting, rows[:_WATCHED_ROWS], seed)(trainer)
         except BaseException:  # divergence, or Ctrl-C: half a pass is no pass
@@ -481,17 +482,32 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             Counts. Each row adds up to at most ``max_active``, so it has at most that many non-zeros.
 
         """
-        return next(self.transform_batches([X], n_candidates=n_candidates))
+        check_is_fitted(self)
+        return self._encode(X, self._coding(n_candidates))
 
     def transform_batches(self, batches: Iterable[Any], *, n_candidates: int = 0) -> Iterator[sp.csr_matrix]:
         """Code one batch of rows after the other, for data that are larger than memory or still on their way.
 
-        Each batch is something that `transform` takes and comes out as its codes; nothing of it is kept.
+        Each batch is something that `transform` takes and comes out as its codes; nothing of it is kept. Errors say
+        with which row of all batches the one at fault begins.
         """
         check_is_fitted(self)
+        return self._encode_batches(batches, self._coding(n_candidates))
+
+    def _encode_batches(self, batches: Iterable[Any], code: Callable[[Tensor], Tensor]) -> Iterator[sp.csr_matrix]:
+        first_row = 0
+        for X in batches:
+            try:
+                codes = self._encode(X, code)
+            except ValueError as error:
+                raise ValueError(f"in the batch that begins with row {first_row}: {error}") from error
+            yield codes
+            first_row += codes.shape[0]
+
+    def _coding(self, n_candidates: int) -> Callable[[Tensor], Tensor]:
         check_count("n_candidates", n_candidates, 0)
         generator = self._generator(0)
-        return (self._encode(X, lambda x: self._best_codes(x, n_candidates, generator)) for X in batches)
+        return lambda x: self._best_codes(x, n_candidates, generator)
 
     def sample_codes(self, X, *, random_state: RandomState = None) -> sp.csr_matrix:
         """Draw a code for each row from q(z given x); the budget holds as for `transform`."""
@@ -704,7 +720,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         trainer = self._fitting.trainer
         for number, batch in enumerate(in_batches(rows, size)):
-            values = self._fitting.scaling.apply(batch, first_row=number * size)
+            values = self._fitting.scaling.apply_checked(batch, first_row=number * size)
             if self.likelihood_ == "bernoulli":
                 check_unit_interval(values)
             x = train.to_tensor(values, trainer.device)

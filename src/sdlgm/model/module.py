@@ -102,7 +102,9 @@ class SDLGMModule(nn.Module):
         self, x: Float[Tensor, "batch D"], counts: Float[Tensor, "S batch K"]
     ) -> Float[Tensor, "S batch"]:
         """Log p(x given z) for S codes of each observation."""
-        return self.likelihood.log_prob(x, self.generative(counts))
+        # All codes in one batch: linear layers take two dimensions with fewer operations than three.
+        output = self.generative(counts.flatten(0, 1)).unflatten(0, counts.shape[:2])
+        return self.likelihood.log_prob(x, output)
 
     def elbo(self, x: Float[Tensor, "batch D"], expectation: Expectation, kl: KL = "exact") -> Elbo:
         """The bound, with E_q log p(x given z) taken by ``expectation``: discrete, relaxed, or a gradient estimator."""

@@ -54,7 +54,7 @@ class _RelaxedCounts(torch.autograd.Function):
             "feature_temperature": float(feature_temperature),
             "n_threads": torch.get_num_threads(),
         }
-        ctx.draw = _kernels.relaxed_counts(
+        draw = _kernels.relaxed_counts(
             keys,
             array(gate_logit),
             array(feature_logits),
@@ -62,12 +62,14 @@ class _RelaxedCounts(torch.autograd.Function):
             keep=keep,
             **ctx.options,
         )
-        return torch.from_numpy(ctx.draw.counts).view(n_samples, *feature_logits.shape)
+        ctx.save_for_backward(*(torch.from_numpy(part) for part in vars(draw).values()))  # freed by the backward pass
+        return torch.from_numpy(draw.counts).view(n_samples, *feature_logits.shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        gradients = _kernels.relaxed_gradients(array(gradient.flatten(0, 1)), ctx.draw, **ctx.options)
+        draw = _kernels.RelaxedCounts(*(part.numpy() for part in ctx.saved_tensors))
+        gradients = _kernels.relaxed_gradients(array(gradient.flatten(0, 1)), draw, **ctx.options)
         return (
             torch.from_numpy(gradients.gate_logit),
             torch.from_numpy(gradients.feature_logits),

@@ -144,7 +144,7 @@ class SlotDistribution:
         self, n_samples: int, temperatures: Temperatures, generator: torch.Generator
     ) -> Float[Tensor, "S batch K"]:
         """Relaxed counts, the sum over the slots of gate times feature (the paper's ``equ:mc_ELL_sample``)."""
-        if has_kernels(self.feature_log_probs):
+        if has_kernels(self.feature_logits):
             return relaxed_counts(
                 self.gate_logit,
                 self.feature_logits,
@@ -160,10 +160,10 @@ class SlotDistribution:
     def log_prob(self, counts: Float[Tensor, "... K"]) -> Float[Tensor, "..."]:
         """Log-probability of count vectors; minus infinity for counts beyond the budget."""
         n_off = self.n_slots - counts.sum(-1, keepdim=True)
-        symbols = torch.cat([n_off.clamp(min=0), counts], dim=-1)
-        log_coefficient = torch.lgamma(counts.new_tensor(self.n_slots + 1.0)) - torch.lgamma(symbols + 1).sum(-1)
+        filled = torch.cat([n_off.clamp(min=0), counts], dim=-1)
+        log_coefficient = torch.lgamma(counts.new_tensor(self.n_slots + 1.0)) - torch.lgamma(filled + 1).sum(-1)
         # xlogy's rule 0 * log 0 = 0, written for log-probabilities.
-        weighted = torch.where(symbols > 0, symbols * self.log_probs, 0.0).sum(-1)
+        weighted = torch.where(filled > 0, filled * self.log_probs, 0.0).sum(-1)
         return torch.where(n_off.squeeze(-1) >= 0, log_coefficient + weighted, -torch.inf)
 
     def mode(self) -> Int[Tensor, "batch K"]:

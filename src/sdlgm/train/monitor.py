@@ -10,7 +10,7 @@ from sdlgm.train.batches import Prepare, Rows, binarize, dense_float32, to_tenso
 from sdlgm.train.trainer import Trainer
 
 BATCH = 500
-RELAXED_ROWS = 100  # the relaxed bound needs a (rows, L0, K) tensor
+RELAXED_ROWS = 100  # it costs time, and on other devices than the CPU a (rows, L0, K) tensor
 
 
 @dataclass(frozen=True)

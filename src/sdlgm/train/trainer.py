@@ -42,7 +42,8 @@ class Trainer:
             module.train()
         x = binarize(rows, config.binarize, self.generator)
         objective = module.objective(x, self._expectation, config.kl)
-        loss = (weight * objective.kl - objective.log_likelihood).mean()
+        kl = objective.kl if weight == 1.0 else weight * objective.kl
+        loss = (kl - objective.log_likelihood).mean()
         if not math.isfinite(loss.item()):
             raise TrainingDivergedError(f"{_first_bad_term(objective)} is not finite at iteration {self.iteration}")
         self.optimizer.zero_grad()
