@@ -49,7 +49,7 @@ def main() -> None:
 
     result: dict[str, Any] = {"rounds": rounds, "batch": iteration.BATCH}
     result["iteration"] = {n: iteration.measure(n, rounds, 10) for n in show((1, 2), "iterations")}
-    result["encoding"] = encoding.measure(max(2, rounds // 3))
+    result["encoding"] = encoding.measure(max(2, rounds // 2))
     result["ratios"] = {**result["iteration"][1]["ratios"], **result["encoding"]["ratios"]}
     err.print(_table(result["ratios"]))
     result["profile"] = {name: iteration.profiled(name) for name in show(("naive", "paper", "default"), "profile")}

@@ -242,6 +242,15 @@ def test__multinomial_modes__equal_weights__keep_the_budget(n_symbols, n):
     assert counts.max() - counts.min() <= 1
 
 
+def test__slot_modes__logits__are_the_modes_of_their_probabilities():
+    gate_logit, feature_logits = (value.detach() for value in parameters(50, 30))
+    distribution = SlotDistribution(gate_logit, 4 * feature_logits, 12)
+    expected = _kernels.multinomial_modes(distribution.probs.numpy(), 12, n_threads=1)[:, 1:]
+    np.testing.assert_array_equal(distribution.mode().numpy(), expected)
+    with pytest.raises(ValueError, match="not finite"):
+        SlotDistribution(torch.tensor([0.0]), torch.tensor([[1.0, torch.nan]]), 3).mode()
+
+
 def test__sparse_rows__batches__stack_to_the_same_matrix():
     rng = np.random.default_rng(0)
     dense = rng.poisson(0.3, (7, 9))

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from numba import njit
+
+_Result = TypeVar("_Result")
 
 # The compiler may change the order of sums, but nothing that hides a NaN.
 OPTIONS: Any = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy"}
@@ -50,11 +52,10 @@ if hasattr(os, "register_at_fork"):  # a forked process has the pool but not its
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def in_parts(n: int, n_threads: int, work: Callable[[int, int], None]) -> None:
+def in_parts(n: int, n_threads: int, work: Callable[[int, int], _Result]) -> list[_Result]:
     """Do ``work(first, last)`` for contiguous parts of ``range(n)``, side by side."""
     n_parts = min(n, n_threads)
     if n_parts <= 1:
-        work(0, n)
-        return
+        return [work(0, n)]
     edges = [n * part // n_parts for part in range(n_parts + 1)]
-    list(_pool(n_threads).map(work, edges[:-1], edges[1:]))
+    return list(_pool(n_threads).map(work, edges[:-1], edges[1:]))

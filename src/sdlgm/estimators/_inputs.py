@@ -13,6 +13,7 @@ import scipy.sparse as sp
 import torch
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from sdlgm import _kernels
 from sdlgm.train.batches import Rows, dense
 
 # Largest scaled value: single precision reaches 3e38, and the likelihood needs room for sums of squares.
@@ -115,8 +116,7 @@ def usable_device(name: str) -> torch.device:
 
 def in_unit_interval(rows: Rows) -> bool:
     """Whether all entries are in [0, 1]."""
-    stored = rows.data if sp.issparse(rows) else np.asarray(rows)
-    return stored.size == 0 or bool(stored.min() >= 0 and stored.max() <= 1)
+    return _kernels.in_unit_interval(rows.data if sp.issparse(rows) else np.asarray(rows))
 
 
 def check_unit_interval(rows: Rows) -> None:

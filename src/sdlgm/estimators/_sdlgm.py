@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 from torch import Tensor
 
 from sdlgm import train
@@ -696,7 +696,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # Shared by the above
 
-    def _validated(self, X, *, reset: bool, min_rows: int = 1) -> Rows:
+    def _validated(self, X, *, reset: bool, min_rows: int = 1, check_finite: bool = True) -> Rows:
         rows: Any = validate_data(
             self,
             X,
@@ -704,6 +704,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             ensure_min_samples=min_rows,
+            ensure_all_finite=check_finite,
         )
         if reset and self.likelihood == "bernoulli":
             check_unit_interval(rows)
@@ -711,7 +712,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _fitted_rows(self, X) -> Rows:
         check_is_fitted(self)
-        return self._validated(X, reset=False)
+        return self._validated(X, reset=False, check_finite=False)  # `_batches` does that
 
     def _batches(self, rows: Rows, size: int = _BATCH) -> Iterator[Tensor]:
         """Rows as the encoder sees them when nothing is drawn: scaled, or thresholded, or as they are.
@@ -720,9 +721,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         trainer = self._fitting.trainer
         for number, batch in enumerate(in_batches(rows, size)):
+            bernoulli = self.likelihood_ == "bernoulli"
+            if not (bernoulli and in_unit_interval(batch)):
+                assert_all_finite(batch, estimator_name=type(self).__name__, input_name="X")
+                if bernoulli:
+                    check_unit_interval(batch)
             values = self._fitting.scaling.apply_checked(batch, first_row=number * size)
-            if self.likelihood_ == "bernoulli":
-                check_unit_interval(values)
             x = train.to_tensor(values, trainer.device)
             yield threshold(x) if trainer.config.binarize == "threshold" else x
 

@@ -168,7 +168,8 @@ class SlotDistribution:
 
     def mode(self) -> Int[Tensor, "batch K"]:
         """The most probable counts, exactly; on the CPU."""
-        return multinomial_mode(self.probs.detach().cpu(), self.n_slots)[..., 1:]
+        logits = array(self.gate_logit.cpu()), array(self.feature_logits.cpu())
+        return torch.from_numpy(_kernels.slot_modes(*logits, self.n_slots, n_threads=torch.get_num_threads()))
 
     def kl(self, prior: "SlotDistribution", kl: KL) -> Float[Tensor, "*batch"]:
         """What the code costs under ``prior``: the sum of the `prior_terms`, without their parts."""
@@ -206,6 +207,4 @@ class SlotDistribution:
 
 def multinomial_mode(probs: Float[Tensor, "batch symbols"], n: int) -> Int[Tensor, "batch symbols"]:
     """The most probable outcome of ``Multinomial(n, probs)``; see `sdlgm._kernels.multinomial_modes`."""
-    if not bool(torch.isfinite(probs).all()):
-        raise ValueError("the probabilities of the slots are not finite")
     return torch.from_numpy(_kernels.multinomial_modes(array(probs), n, n_threads=torch.get_num_threads()))
