@@ -461,24 +461,33 @@ def test__transform__memory_map__is_read_in_batches(fitted, digits, tmp_path):
 COMPILED = """
 import sys, numpy as np, torch
 from sklearn.datasets import load_digits
-from sdlgm import SDLGM
-X = load_digits().data[:400] / 16
+from sdlgm import SDLGM, load
+X = load_digits().data[:400].astype(np.float32) / 16
 sizes = {"n_components": 16, "max_active": 5, "hidden": (32,), "batch_size": 50, "max_iter": 20, "random_state": 0}
 eager, compiled = (SDLGM(**sizes, gradient=sys.argv[1], compile=value).fit(X) for value in (False, True))
-found = compiled.module_.state_dict()
-for name, value in eager.module_.state_dict().items():
-    torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-4, msg=lambda text: f"{name}: {text}")
-np.testing.assert_allclose(compiled.elbo(X), eager.elbo(X), rtol=1e-3)
-assert (compiled.transform(X) != eager.transform(X)).nnz <= 2
+assert abs(compiled.score(X) / eager.score(X) - 1) < 0.01
+eager.save(sys.argv[2])
+twin = load(sys.argv[2])  # the same parameters: trained apart, rounding grows from step to step
+twin.module_.compile_networks()
+np.testing.assert_allclose(twin.elbo(X), eager.elbo(X), rtol=1e-4)
+assert (twin.transform(X) != eager.transform(X)).nnz == 0
+gradients = []
+for module in (eager.module_.double(), twin.module_.double()):
+    module.zero_grad()
+    gate_logit, feature_logits = module.posterior.encoder(torch.tensor(X).double())
+    (gate_logit.sum() + feature_logits.square().sum() + module.decoder(feature_logits).square().sum()).backward()
+    gradients.append({name: p.grad for name, p in module.named_parameters() if p.grad is not None})
+for name, gradient in gradients[0].items():
+    torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-6, atol=1e-9 * float(gradient.abs().max()))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 @pytest.mark.parametrize("gradient", ["reinmax", "gumbel_softmax"])
-def test__compile__short_run__differs_by_rounding_only(gradient):
+def test__compile__short_run__differs_by_rounding_only(gradient, tmp_path):
     """In a process of its own: torch.compile cannot look through the checks of shapes that the tests add."""
-    subprocess.run([sys.executable, "-c", COMPILED, gradient], check=True)
+    subprocess.run([sys.executable, "-c", COMPILED, gradient, str(tmp_path / "model.sdlgm")], check=True)
 
 
 def test__compile__no_compiler__says_so(digits, small, monkeypatch):
