@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import speed
+from markdown_table import heading, line
 from matplotlib.figure import Figure
 
 from sdlgm import SDLGM, load
@@ -50,10 +51,6 @@ def of(rows: list[dict[str, Any]], part: str, key: str, sign: float = 1.0) -> li
     return [sign * row[part][key] for row in rows]
 
 
-def heading(first: str, *others: str) -> list[str]:
-    return [f"| {' | '.join([first, *others])} |", f"|---{'|---:' * len(others)}|"]
-
-
 def comparison_table(result: dict[str, Any]) -> list[str]:
     lines = heading(
         "gradient", "discrete", "tighter bound", "relaxed (no bound)", "KL", "active", "alive", "ms/iteration"
@@ -69,7 +66,7 @@ def comparison_table(result: dict[str, Any]) -> list[str]:
             mean_and_deviation(of(rows, "test", "features_alive"), 0),
             mean_and_deviation([1000 * s for row in rows if (s := row["seconds_per_iteration"]) is not None], 0),
         ]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(line(*cells))
     return lines
 
 
@@ -91,7 +88,7 @@ def gradients_page(result: dict[str, Any]) -> str:
             mean_and_deviation(of(rows, "validation", "n_active_mean")),
             " and ".join(f"{np.mean([row['temperatures'][i] for row in rows]):.2f}" for i in range(2)),
         ]
-        selection.append(f"| {' | '.join(cells)} |")
+        selection.append(line(*cells))
     return "\n".join(
         [
             "# Which gradient?",
@@ -140,13 +137,12 @@ def gradients_picture(result: dict[str, Any]) -> Figure:
     figure = Figure(figsize=(8, 2.8), layout="constrained")
     axis = figure.subplots()
     groups = by_setting(result)
-    for line, rows in enumerate(groups.values()):
+    for place, rows in enumerate(groups.values()):
         relaxed, discrete = of(rows, "test", "relaxed", -1), of(rows, "test", "discrete", -1)
-        axis.plot([np.mean(relaxed), np.mean(discrete)], [line, line], color="#c9ced6", lw=2, zorder=1)
-        axis.scatter(relaxed, [line] * len(rows), color=figures.GREY, zorder=2, label="relaxed" if line == 0 else None)
-        axis.scatter(
-            discrete, [line] * len(rows), color=figures.BLUE, zorder=2, label="discrete" if line == 0 else None
-        )
+        axis.plot([np.mean(relaxed), np.mean(discrete)], [place, place], color="#c9ced6", lw=2, zorder=1)
+        for criterion, values, colour in (("relaxed", relaxed, figures.GREY), ("discrete", discrete, figures.BLUE)):
+            label = criterion if place == 0 else None
+            axis.scatter(values, [place] * len(rows), color=colour, zorder=2, label=label)
     axis.set_yticks(range(len(groups)), [NAMES[setting].replace("**", "") for setting in groups])
     axis.invert_yaxis()
     axis.set_xscale("log")

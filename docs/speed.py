@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from markdown_table import heading, line
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -31,19 +32,11 @@ WHAT = {"reinmax": "default", "gumbel_softmax": "relaxed", "transform": "transfo
 COLOURS = {"reinmax": figures.BLUE, "gumbel_softmax": figures.ORANGE, "transform": figures.GREY}
 
 
-def table(first: str, *others: str) -> list[str]:
-    return [f"| {' | '.join([first, *others])} |", f"|---{'|---:' * len(others)}|"]
-
-
-def row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 def ratios_table(result: Result) -> list[str]:
     two = result["iteration"]["2"]["ratios"]
-    lines = table("", "goal", "one thread", "two threads")
+    lines = heading("", "goal", "one thread", "two threads")
     for name, (text, goal) in RATIOS.items():
-        lines.append(row(text, goal, f"{result['ratios'][name]:.2f}", f"{two[name]:.2f}" if name in two else ""))
+        lines.append(line(text, goal, f"{result['ratios'][name]:.2f}", f"{two[name]:.2f}" if name in two else ""))
     return lines
 
 
@@ -59,10 +52,10 @@ def sections(result: Result) -> dict[str, list[str]]:
 
 
 def _seconds(result: Result) -> list[str]:
-    lines = table("ms an iteration, batch of 100, L0 = 40, K = 200", "one thread", "two threads")
+    lines = heading("ms an iteration, batch of 100, L0 = 40, K = 200", "one thread", "two threads")
     one, two = (result["iteration"][n]["seconds"] for n in ("1", "2"))
     names = {**CONTESTANTS, **{name: f"SDLGM, {name}" for name in one if name not in CONTESTANTS}}
-    lines += [row(text, f"{1000 * one[name]:.1f}", f"{1000 * two[name]:.1f}") for name, text in names.items()]
+    lines += [line(text, f"{1000 * one[name]:.1f}", f"{1000 * two[name]:.1f}") for name, text in names.items()]
     rates = result["encoding"]["rows_per_second"]
     spent = result["encoding"]["n_nonzeros"]
     encoding = ", ".join(
@@ -79,17 +72,17 @@ def _seconds(result: Result) -> list[str]:
 
 
 def _profile(result: Result) -> list[str]:
-    lines = table("ms an iteration, with the profiler's own cost", *(CONTESTANTS[name] for name in result["profile"]))
+    lines = heading("ms an iteration, with the profiler's own cost", *(CONTESTANTS[name] for name in result["profile"]))
     for group in next(iter(result["profile"].values())):
-        lines.append(row(group, *(f"{parts[group]:.1f}" for parts in result["profile"].values())))
+        lines.append(line(group, *(f"{parts[group]:.1f}" for parts in result["profile"].values())))
     return lines
 
 
 def _pieces(result: Result) -> list[str]:
-    lines = table("piece, for a batch of 100", "way", "ms")
+    lines = heading("piece, for a batch of 100", "way", "ms")
     for name, ways in result["pieces"].items():
         for number, (way, seconds) in enumerate(ways.items()):
-            lines.append(row(name if number == 0 else "", way, f"{1000 * seconds:.2f}"))
+            lines.append(line(name if number == 0 else "", way, f"{1000 * seconds:.2f}"))
     return lines
 
 
@@ -98,13 +91,13 @@ def _growth(result: Result) -> list[str]:
     for axis, key in (("L0", "n_slots"), ("K", "n_features"), ("batch", "batch"), ("rows", "rows")):
         points = [point for point in result["growth"] if point["axis"] == axis]
         sizes = sorted({point[key] for point in points})
-        lines += ["", *table(axis, *map(str, sizes))]
+        lines += ["", *heading(axis, *map(str, sizes))]
         for what in dict.fromkeys(point["what"] for point in points):
             found = {point[key]: point for point in points if point["what"] == what}
-            lines.append(row(f"{WHAT[what]}, ms", *(f"{1000 * found[size]['seconds']:.1f}" for size in sizes)))
-            lines.append(row(f"{WHAT[what]}, MB", *(f"{found[size]['memory'] / 1e6:.0f}" for size in sizes)))
+            lines.append(line(f"{WHAT[what]}, ms", *(f"{1000 * found[size]['seconds']:.1f}" for size in sizes)))
+            lines.append(line(f"{WHAT[what]}, MB", *(f"{found[size]['memory'] / 1e6:.0f}" for size in sizes)))
             if what == "transform":
-                lines.append(row("of which output, MB", *(f"{found[size]['output'] / 1e6:.1f}" for size in sizes)))
+                lines.append(line("of which output, MB", *(f"{found[size]['output'] / 1e6:.1f}" for size in sizes)))
     return lines[1:]
 
 
@@ -120,8 +113,8 @@ def _stream(result: Result) -> list[str]:
 
 
 def _startup(result: Result) -> list[str]:
-    lines = table("", "seconds")
-    return lines + [row(f"`{name}`", f"{seconds:.2f}") for name, seconds in result["startup"].items()]
+    lines = heading("", "seconds")
+    return lines + [line(f"`{name}`", f"{seconds:.2f}") for name, seconds in result["startup"].items()]
 
 
 def picture(result: Result) -> Figure:

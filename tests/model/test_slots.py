@@ -11,7 +11,8 @@ from torch.distributions import Bernoulli, Categorical, Multinomial, RelaxedOneH
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from enumeration import L0, K, all_counts, all_slots, tiny, tiny_prior
-from sdlgm.model import SlotDistribution, Temperatures, multinomial_mode
+from sdlgm import _kernels
+from sdlgm.model import SlotDistribution, Temperatures
 
 ALPHA = 1e-4  # of the goodness-of-fit tests; seeds are fixed, so they fail for wrong code only
 
@@ -186,7 +187,7 @@ def test__hard_codes__large_budget__make_no_batch_by_slots_by_features_tensor(wh
 def test__multinomial_mode__small_cases__is_the_most_probable_outcome(probs, n):
     probabilities = torch.tensor([probs], dtype=torch.float64)
     probabilities /= probabilities.sum()
-    mode = multinomial_mode(probabilities, n)
+    mode = torch.from_numpy(_kernels.multinomial_modes(probabilities.numpy(), n, n_threads=1))
     law = Multinomial(n, probs=probabilities[0])
     outcomes = all_counts(len(probs), n)
     outcomes = outcomes[outcomes.sum(1) == n]

@@ -6,9 +6,10 @@ numpy arrays; `sdlgm.model` makes tensors with gradients of them.
 """
 
 from sdlgm._kernels.draws import draw_binary, draw_counts
-from sdlgm._kernels.modes import compress, in_unit_interval, multinomial_modes, slot_modes
+from sdlgm._kernels.modes import multinomial_modes, slot_modes
 from sdlgm._kernels.random import n_blocks
 from sdlgm._kernels.relaxed import RelaxedCounts, RelaxedGradients, relaxed_counts, relaxed_gradients
+from sdlgm._kernels.rows import compress, in_unit_interval
 from sdlgm._kernels.symbols import Divergence, divergence, symbol_gradients, symbols
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Logarithm and exponential of base 2.
+"""Logarithm and exponential of base 2, and what is made of them.
 
 In single precision they are polynomials, good to 3e-7, that the compiler can evaluate for eight numbers at a time; in
 double precision, which the tests of the gradients use, those of the library.
@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from sdlgm._kernels.compiler import OPTIONS, inlined
+from sdlgm._kernels.compiler import OPTIONS, compiled, inlined
 
 _i4, _f4 = np.int32, np.float32
 
@@ -78,3 +78,19 @@ def _exp2_by_precision(x):
 @inlined
 def softplus(x):
     return (x + abs(x)) / 2 + math.log1p(math.exp(-abs(x)))
+
+
+@compiled
+def softmax_weights(logits, weights):
+    """Fill ``weights`` with exp(logits - largest); the largest logit and the sum of the weights."""
+    real = logits.dtype.type
+    inverse_ln2 = real(1 / math.log(2))
+    largest = logits[0]
+    for k in range(1, len(logits)):
+        largest = max(largest, logits[k])
+    total = real(0)
+    for k in range(len(logits)):
+        weight = exp2((logits[k] - largest) * inverse_ln2)
+        weights[k] = weight
+        total += weight
+    return largest, total

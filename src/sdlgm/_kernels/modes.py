@@ -1,10 +1,10 @@
-"""The most probable counts, the non-zeros of counts, and a check of ranges."""
+"""The most probable counts."""
 
 import math
 
 import numpy as np
 
-from sdlgm._kernels.arithmetic import exp2
+from sdlgm._kernels.arithmetic import softmax_weights
 from sdlgm._kernels.compiler import compiled, in_parts
 
 # Steps of the search after which the rest is filled one slot at a time.
@@ -70,19 +70,12 @@ def _multinomial_modes(first, last, weights, n, counts):
 @compiled
 def _slot_modes(first, last, gate_logit, feature_logits, n, counts):
     real = feature_logits.dtype.type
-    one, inverse_ln2 = real(1), real(1 / math.log(2))
+    one = real(1)
     n_features = feature_logits.shape[1]
     weight, ratio = np.empty(n_features + 1, feature_logits.dtype), np.empty(n_features + 1, feature_logits.dtype)
     count, features = np.empty(n_features + 1, np.int32), weight[1:]
     for row in range(first, last):
-        logits = feature_logits[row]
-        largest = logits[0]
-        for k in range(1, n_features):
-            largest = max(largest, logits[k])
-        total = real(0)
-        for k in range(n_features):
-            features[k] = exp2((logits[k] - largest) * inverse_ln2)
-            total += features[k]
+        _, total = softmax_weights(feature_logits[row], features)
         scale = one / ((one + real(math.exp(-gate_logit[row]))) * total)
         for k in range(n_features):
             features[k] *= scale
@@ -91,26 +84,6 @@ def _slot_modes(first, last, gate_logit, feature_logits, n, counts):
             return False
         counts[row] = count[1:]
     return True
-
-
-@compiled
-def _n_nonzero(dense, n_nonzero):
-    for row in range(len(dense)):
-        n = 0
-        for column in range(dense.shape[1]):
-            n += dense[row, column] != 0
-        n_nonzero[row] = n
-
-
-@compiled
-def _compress(dense, indices, values):
-    place = 0
-    for row in range(len(dense)):
-        for column in range(dense.shape[1]):
-            if dense[row, column] != 0:
-                indices[place] = column
-                values[place] = dense[row, column]
-                place += 1
 
 
 def multinomial_modes(weights: np.ndarray, n: int, *, n_threads: int) -> np.ndarray:
@@ -137,26 +110,3 @@ def slot_modes(gate_logit: np.ndarray, feature_logits: np.ndarray, n_slots: int,
 def _check_all(finite: list[bool]) -> None:
     if not all(finite):
         raise ValueError("the probabilities of the slots are not finite")
-
-
-def compress(dense: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values, column indices and the number of non-zeros of each row: a CSR matrix in the making."""
-    n_nonzero = np.empty(len(dense), np.int64)
-    _n_nonzero(dense, n_nonzero)
-    n = int(n_nonzero.sum())
-    indices, values = np.empty(n, np.int32), np.empty(n, np.int32)
-    _compress(dense, indices, values)
-    return values, indices, n_nonzero
-
-
-@compiled
-def _all_between(values, low, high):
-    outside = 0
-    for i in range(len(values)):
-        outside += not low <= values[i] <= high
-    return outside == 0
-
-
-def in_unit_interval(values: np.ndarray) -> bool:
-    """Whether all values are in [0, 1], in one pass."""
-    return bool(_all_between(np.ravel(values, order="K"), values.dtype.type(0), values.dtype.type(1)))

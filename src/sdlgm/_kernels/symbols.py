@@ -5,25 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sdlgm._kernels.arithmetic import exp2, softplus
+from sdlgm._kernels.arithmetic import softmax_weights, softplus
 from sdlgm._kernels.compiler import compiled
 
 
 @compiled
 def _symbols(gate_logit, feature_logits, log_probs, probs, feature_probs):
     real = log_probs.dtype.type
-    one, inverse_ln2 = real(1), real(1 / math.log(2))
+    one = real(1)
     n_rows, n_features = feature_logits.shape
     for row in range(n_rows):
         logits, feature_prob = feature_logits[row], feature_probs[row]
-        largest = logits[0]
-        for k in range(1, n_features):
-            largest = max(largest, logits[k])
-        total = real(0)
-        for k in range(n_features):
-            weight = exp2((logits[k] - largest) * inverse_ln2)
-            feature_prob[k] = weight
-            total += weight
+        largest, total = softmax_weights(logits, feature_prob)
         logit = gate_logit[row]
         log_on = -real(softplus(-logit))
         on = one / (one + real(math.exp(-logit)))
@@ -85,18 +78,11 @@ def _divergence(
     opened,
 ):
     real = kl.dtype.type
-    one, inverse_ln2 = real(1), real(1 / math.log(2))
+    one = real(1)
     n_rows, n_features = feature_logits.shape
     for row in range(n_rows):
         logits, prob, to_feature = feature_logits[row], feature_probs[row], to_features[row]
-        largest = logits[0]
-        for k in range(1, n_features):
-            largest = max(largest, logits[k])
-        total = real(0)
-        for k in range(n_features):
-            weight = exp2((logits[k] - largest) * inverse_ln2)
-            prob[k] = weight
-            total += weight
+        largest, total = softmax_weights(logits, prob)
         shift, scale, of_feature = -largest - real(math.log(total)), one / total, real(0)
         for k in range(n_features):
             prob[k] *= scale

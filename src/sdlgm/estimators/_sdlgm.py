@@ -346,15 +346,13 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._check_settings()
         first = not hasattr(self, "module_")
         rows = self._validated(X, reset=first, min_rows=2)
-        if not first and self.likelihood_ == "bernoulli":
-            check_unit_interval(rows)
         seed = self._seed_of(self.random_state)
         if first:
             fitting, history = self._start(rows, self._chosen_likelihood(rows), seed), []
         else:
             fitting, history = self._fitting, self.history_
-            for number, batch in enumerate(in_batches(rows, _BATCH)):  # refuse before anything changes
-                fitting.scaling.apply_checked(batch, first_row=number * _BATCH)
+            for _ in self._batches(rows):  # refuse bad values before anything changes
+                pass
         trainer = fitting.trainer
         trainer.configure(replace(self._train_config(fitting.likelihood), lr_decay=0.0))
         before, iteration = train.parameters_of(trainer.module), trainer.iteration

@@ -2,7 +2,7 @@
 
 from sdlgm.model.elbo import Elbo, Objective
 from sdlgm.model.module import ModelConfig, SDLGMModule, discrete_expectation, relaxed_expectation
-from sdlgm.model.slots import PriorTerms, SlotDistribution, Temperatures, multinomial_mode
+from sdlgm.model.slots import PriorTerms, SlotDistribution, Temperatures
 
 __all__ = [
     "Elbo",
@@ -13,6 +13,5 @@ __all__ = [
     "SlotDistribution",
     "Temperatures",
     "discrete_expectation",
-    "multinomial_mode",
     "relaxed_expectation",
 ]

@@ -203,8 +203,3 @@ class SlotDistribution:
             entropy_gates=self.n_slots * entropy_of_gate,
             entropy_features=-open_slots * (feature_probs * self.feature_log_probs).sum(-1),
         )
-
-
-def multinomial_mode(probs: Float[Tensor, "batch symbols"], n: int) -> Int[Tensor, "batch symbols"]:
-    """The most probable outcome of ``Multinomial(n, probs)``; see `sdlgm._kernels.multinomial_modes`."""
-    return torch.from_numpy(_kernels.multinomial_modes(array(probs), n, n_threads=torch.get_num_threads()))
