@@ -16,7 +16,7 @@ from timing import alternate, best, run, threads
 
 from sdlgm import SDLGM
 from sdlgm.estimators._sdlgm import _BATCH
-from sdlgm.model.posteriors import SharedPosterior
+from sdlgm.model.networks import Encoder
 
 ROWS, OMP_ROWS = 10_000, 500
 STREAM_BYTES = 10 * 10**9
@@ -31,8 +31,8 @@ def pictures(n_rows: int) -> np.ndarray:
 
 
 def fitted(X: np.ndarray) -> SDLGM:
-    """The default model after enough iterations to have codes that say something."""
-    return SDLGM(max_iter=500, random_state=0).fit(X)
+    """The shared posterior after enough iterations to have codes that say something."""
+    return SDLGM(posterior="shared", max_iter=500, random_state=0).fit(X)
 
 
 def measure(rounds: int) -> dict[str, Any]:
@@ -71,9 +71,8 @@ def measure(rounds: int) -> dict[str, Any]:
 
 def bare(model: SDLGM, X: np.ndarray) -> None:
     """The encoder's linear layers and activations, in batches of the same size, and nothing else."""
-    posterior = model.module_.posterior
-    assert isinstance(posterior, SharedPosterior)
-    encoder = posterior.encoder
+    encoder = model.module_.posterior.encoder
+    assert isinstance(encoder, Encoder)
     with torch.inference_mode():
         for start in range(0, len(X), _BATCH):
             hidden = encoder.trunk(torch.from_numpy(X[start : start + _BATCH]))

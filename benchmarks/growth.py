@@ -16,7 +16,7 @@ from peers import N_FEATURES, N_SLOTS, PIXELS
 from timing import forget_peak, in_new_process, peak_memory
 
 from sdlgm import SDLGM
-from sdlgm.model.posteriors import SharedPosterior
+from sdlgm.model.networks import Encoder
 
 GRADIENTS = ("reinmax", "gumbel_softmax")
 SLOTS = (10, 20, 40, 80, 160, 320, 640)
@@ -66,12 +66,17 @@ def _transform(point: dict[str, Any], size: dict[str, int], repeats: int) -> dic
     rng = np.random.default_rng(0)
     X = rng.random((point["rows"], PIXELS), dtype=np.float32)
     model = SDLGM(
-        n_components=size["n_features"], max_active=size["n_slots"], max_iter=1, batch_size=BATCH, random_state=0
+        n_components=size["n_features"],
+        max_active=size["n_slots"],
+        posterior="shared",
+        max_iter=1,
+        batch_size=BATCH,
+        random_state=0,
     ).fit(X[:200])
-    posterior = model.module_.posterior
-    assert isinstance(posterior, SharedPosterior)
+    encoder = model.module_.posterior.encoder
+    assert isinstance(encoder, Encoder)
     with torch.no_grad():  # all slots on: the fullest codes that there can be
-        posterior.encoder.gate[-1].get_parameter("bias").copy_(torch.tensor([5.0, -5.0]))
+        encoder.gate[-1].get_parameter("bias").copy_(torch.tensor([5.0, -5.0]))
     model.transform(X[:10])
     before = forget_peak()
     seconds = []

@@ -29,8 +29,7 @@ def pieces() -> dict[str, dict[str, Callable[[], object]]]:
     upstream = torch.ones(1, BATCH, N_FEATURES)
 
     def plain_relaxed(slots: SlotDistribution) -> torch.Tensor:
-        gates, features = slots.relaxed_slots(1, Temperatures(one, one), generator)
-        return (gates.unsqueeze(-2) @ features).squeeze(-2)
+        return slots.from_parts(*slots.relaxed_parts(1, Temperatures(one, one), generator))
 
     def relaxed(slots: SlotDistribution) -> torch.Tensor:
         return slots.relaxed_sample(1, Temperatures(one, one), generator)
@@ -73,7 +72,7 @@ def pieces() -> dict[str, dict[str, Callable[[], object]]]:
 
 
 def _config() -> ModelConfig:
-    return ModelConfig(n_inputs=images().shape[1])
+    return ModelConfig(n_inputs=images().shape[1], posterior="shared", learn_prior=False)
 
 
 def _plain_counts(probs: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

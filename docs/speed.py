@@ -13,22 +13,22 @@ Result = dict[str, Any]
 # What is promised of each ratio, and in words.
 RATIOS = {
     "paper_vs_gumbel_softmax": ("iteration, the paper's relaxed sampling, over a Gumbel-Softmax VAE", "at most 1.25"),
-    "default_vs_gumbel_softmax": ("iteration, default, over a Gumbel-Softmax VAE", "at most 1.08"),
+    "default_vs_gumbel_softmax": ("iteration, ReinMax, over a Gumbel-Softmax VAE", "at most 1.08"),
     "naive_vs_paper": ("iteration, plain PyTorch, over ours, both the paper's model", "at least 2"),
-    "default_vs_limit": ("iteration, default, over bare products and optimiser", "at most 1.35"),
+    "default_vs_limit": ("iteration, ReinMax, over bare products and optimiser", "at most 1.35"),
     "transform_vs_bare": ("rows a second, `transform`, over the bare encoder", "at least 0.9"),
     "transform_vs_omp": ("rows a second, `transform`, over OMP of scikit-learn", "at least 50"),
 }
 CONTESTANTS = {
     "limit": "bare products and optimiser",
     "gumbel_softmax_silu": "Gumbel-Softmax VAE, default networks",
-    "default": "SDLGM, default",
+    "default": "SDLGM, ReinMax",
     "gumbel_softmax_relu": "Gumbel-Softmax VAE, paper's networks",
     "paper": "SDLGM, paper's setting",
     "naive": "SDLGM, paper's setting, plain PyTorch",
 }
 OURS = {"default", "paper"}
-WHAT = {"reinmax": "default", "gumbel_softmax": "relaxed", "transform": "transform"}
+WHAT = {"reinmax": "ReinMax", "gumbel_softmax": "relaxed", "transform": "transform"}
 COLOURS = {"reinmax": figures.BLUE, "gumbel_softmax": figures.ORANGE, "transform": figures.GREY}
 
 

@@ -133,18 +133,19 @@ def test__data_list__names__are_there():
     assert "nothing to fetch" in run("data", "fetch", "digits").output
 
 
-def test__reproduce_gradients__small_run__can_be_continued(tmp_path):
-    arguments = ["reproduce", "gradients", "--data", "digits", "--settings", "reinmax", "--seeds", 1]
-    arguments += ["--max-iter", 4, "--work", tmp_path / "runs", "--out", tmp_path / "result.json", "--jobs", 1]
+def test__reproduce_table1__small_run__can_be_continued(tmp_path):
+    arguments = ["reproduce", "table1", "--data", "digits", "--rows", "disarm-bernoulli", "--seeds", 1]
+    arguments += ["--iterations", 4, "--work", tmp_path / "runs", "--out", tmp_path / "result.json", "--jobs", 1]
     run(*arguments)
     first = json.loads((tmp_path / "result.json").read_text())
     (row,) = first["rows"]
-    assert row["setting"] == "reinmax"
-    assert row["test"]["n_rows"] == 297
+    assert (row["system"], row["latent"], row["seeds"], row["iterations"]) == ("disarm", "bernoulli", [0], 4)
+    assert {len(row[key][part]) for key in ("relaxed", "discrete") for part in ("test", "train")} == {1}
+    assert {"paper", "kl", "mean_active", "seconds_per_iteration"} <= set(row)
     assert {"command", "versions", "cores", "protocol"} <= set(first)
     run(*arguments)
     assert json.loads((tmp_path / "result.json").read_text())["rows"] == first["rows"]
-    assert "no such setting" in run(*arguments, "--settings", "nonsense", code=2).stderr
+    assert "no such row" in run(*arguments, "--rows", "nonsense", code=2).stderr
 
 
 def test__version_and_help__answer():

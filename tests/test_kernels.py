@@ -86,8 +86,8 @@ def test__relaxed_counts__many_draws__have_the_law_of_the_plain_slots(temperatur
     distribution = SlotDistribution(torch.tensor([0.4]), torch.tensor([[1.0, 0.0, -1.0]]), 2)
     temperatures = Temperatures(*map(torch.tensor, temperature))
     ours = distribution.relaxed_sample(30_000, temperatures, generator)[:, 0]
-    gates, features = distribution.relaxed_slots(30_000, temperatures, generator)
-    plain = torch.einsum("sbl,sblk->sbk", gates, features)[:, 0]
+    gates, features = distribution.relaxed_parts(30_000, temperatures, generator)
+    plain = torch.einsum("sbl,sblk->sbk", gates[..., 0], features)[:, 0]
     for weights in ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0], [1.0, -2.0, 0.5]):
         projection = torch.tensor(weights)
         assert stats.ks_2samp((ours @ projection).numpy(), (plain @ projection).numpy()).pvalue > ALPHA
@@ -135,7 +135,7 @@ def peak_bytes(distribution: SlotDistribution) -> int:
     temperatures = Temperatures(torch.tensor(1.0), torch.tensor(1.0))
     arguments = {"n_samples": 1, "temperatures": temperatures, "generator": torch.Generator().manual_seed(0)}
     tracemalloc.start()
-    value = GumbelSoftmax()(distribution, lambda counts: counts.sum(-1), **arguments).sum()
+    value = GumbelSoftmax(1)(distribution, lambda counts: counts.sum(-1), **arguments).sum()
     if value.requires_grad:
         value.backward()
     peak = tracemalloc.get_traced_memory()[1]

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "estimators": BASE | {"_kernels", "model", "gradients", "train"},
     "data": BASE,
     "report": BASE | {"data", "__init__"},
-    "paper": BASE | {"data", "report", "__init__"},
+    "paper": BASE | {"data", "gradients", "model", "report", "__init__"},
     "demo": {"data", "report", "__init__"},
     "cli": {"errors", "data", "report", "paper", "demo", "__init__"},
     "__init__": {"errors", "estimators"},

@@ -115,19 +115,20 @@ def fit(
     n_components: Annotated[int, typer.Option(help="Number of features, K.")] = 200,
     max_active: Annotated[int, typer.Option(help="Hard budget of active slots a row, L0.")] = 40,
     gate_prior: Annotated[float, typer.Option(help="Prior probability that a slot is on.")] = 0.5,
-    learn_prior: Annotated[bool, typer.Option(help="Learn the prior, after the warm-up.")] = False,
-    posterior: Annotated[str, typer.Option(help="Family of q(z given x): shared.")] = "shared",
+    learn_prior: Annotated[bool, typer.Option(help="Learn the prior, after the warm-up.")] = True,
+    posterior: Annotated[str, typer.Option(help="Family of q(z given x): chain, subset, ordered or shared.")] = "chain",
     hidden: Annotated[
         str, typer.Option(help="Hidden layers of the encoder; the decoder reverses them.")
     ] = "512,384,256",
-    gate_hidden: Annotated[str, typer.Option(help="Hidden layers of the gate network.")] = "64",
+    gate_hidden: Annotated[str, typer.Option(help="Hidden layers of the gate network (shared posterior).")] = "64",
     activation: Annotated[str, typer.Option(help="Between the layers: silu or relu.")] = "silu",
     share_layers: Annotated[bool, typer.Option(help="Let the gate network continue from the encoder.")] = True,
     normalize_logits: Annotated[bool, typer.Option(help="Standardise the feature logits over a batch.")] = True,
     likelihood: Annotated[str, typer.Option(help="auto, bernoulli or gaussian.")] = "auto",
     binarize: Annotated[str, typer.Option(help="dynamic, threshold or probability, for values in [0, 1].")] = "dynamic",
     gradient: Annotated[
-        str, typer.Option(help="reinmax, straight_through, straight_through_gumbel or gumbel_softmax.")
+        str,
+        typer.Option(help="How to differentiate through a draw: reinmax, leave_one_out, ...; a wrong name lists all."),
     ] = "reinmax",
     kl: Annotated[str, typer.Option(help="exact or paper.")] = "exact",
     n_samples: Annotated[int, typer.Option(help="Monte Carlo samples a row.")] = 1,
@@ -138,7 +139,7 @@ def fit(
     kl_warmup: Annotated[float, typer.Option(help="Fraction of the run that phases the KL in.")] = 0.3,
     max_iter: Annotated[int, typer.Option(help="Training iterations.")] = 10_000,
     batch_size: Annotated[int, typer.Option(help="Rows an iteration.")] = 100,
-    learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = 1e-3,
+    learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = 3e-3,
     lr_decay: Annotated[float, typer.Option(help="Last fraction of the run that takes the rate to 0.")] = 0.5,
     early_stopping: Annotated[bool, typer.Option(help="Hold rows out, stop when their bound stops rising.")] = False,
     validation_fraction: Annotated[float, typer.Option(help="Rows held out for early stopping.")] = 0.1,
@@ -209,6 +210,9 @@ def encode(
     data: Data,
     codes: Annotated[Path, typer.Option("--out", help="Where to write the codes, .npz.", show_default=False)],
     n_candidates: Annotated[int, typer.Option(help="Also try this many drawn codes a row; keep the best.")] = 0,
+    budget: Annotated[
+        int | None, typer.Option(help="Keep the first so many features of each code (ordered posterior).", min=0)
+    ] = None,
     label_column: LabelColumn = None,
 ) -> None:
     """Encode data into sparse counts: a CSR matrix in a .npz file. The data may be larger than memory.
@@ -222,7 +226,7 @@ def encode(
     estimator = load(model)
     rows = open_batches(data, label_column=label_column)
     with writer, _rows_bar(rows.n_rows) as advance:
-        for matrix in estimator.transform_batches(rows, n_candidates=n_candidates):
+        for matrix in estimator.transform_batches(rows, n_candidates=n_candidates, budget=budget):
             writer.append(matrix)
             advance(matrix.shape[0])
     n_active = f"{writer.n_active_total / writer.n_rows:.2f} active slots on average, {writer.n_active_max} at most"
@@ -371,40 +375,103 @@ def _reproduce() -> None:
     """Each command writes one file of results, which the pages of the documentation are made from."""
 
 
-@reproduce_app.command("gradients")
+@reproduce_app.command("table1")
 @_clear_errors
-def reproduce_gradients(
-    result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("gradients.json"),
+def reproduce_table1(
+    result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("table1.json"),
     data: Annotated[str, typer.Option(help="mnist or digits.")] = "mnist",
-    settings: Annotated[str, typer.Option(help="Which settings, with commas; all if not given.")] = "",
-    seeds: Annotated[int, typer.Option(help="Runs of each setting.", min=1)] = 3,
-    max_iter: Annotated[int, typer.Option(help="Training iterations of a run.", min=1)] = 10_000,
+    rows: Annotated[str, typer.Option(help="Which rows, with commas; all if not given.")] = "",
+    seeds: Annotated[int, typer.Option(help="Runs of each row; 0 for 10 of an SDLGM and 3 of others.", min=0)] = 0,
+    iterations: Annotated[int, typer.Option(help="Training iterations of a run.", min=1)] = 10_000,
     jobs: Annotated[int, typer.Option(help="Runs at a time; 0 for one on each core.", min=0)] = 0,
     work: Annotated[Path, typer.Option(help="Folder for finished runs and checkpoints; go on from there.")] = Path(
         "runs"
     ),
 ) -> None:
-    """Compare the gradient estimators by the discrete bound, and the paper's own setting with them.
+    """Table I: every estimator and every baseline with one recipe, by the relaxed criterion and the discrete bound.
+
+    `sdlgm reproduce table1 --out docs/results/table1.json`
+    """
+    from sdlgm.data import check_writable
+    from sdlgm.paper import table1
+
+    check_writable(result)
+    chosen = [name.strip() for name in rows.split(",") if name.strip()] or list(table1.ROWS)
+    unknown = set(chosen) - set(table1.ROWS)
+    if unknown:
+        raise DataError(f"{', '.join(sorted(unknown))}: no such row; known are {', '.join(table1.ROWS)}")
+    table1.reproduce_table1(
+        result,
+        data=data,
+        rows=chosen,
+        seeds=seeds or None,
+        iterations=iterations,
+        n_jobs=jobs or os.cpu_count() or 1,
+        work_folder=work,
+    )
+    out.print(f"results: {result}", highlight=False, soft_wrap=True)
+
+
+@reproduce_app.command("gradients")
+@_clear_errors
+def reproduce_gradients(
+    result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("gradients.json"),
+) -> None:
+    """Bias and variance of every gradient estimator, against exact enumeration of a tiny model. Takes minutes.
 
     `sdlgm reproduce gradients --out docs/results/gradients.json`
     """
     from sdlgm.data import check_writable
-    from sdlgm.paper.gradients import SETTINGS, compare_gradients
+    from sdlgm.paper.gradients import measure_gradients
 
     check_writable(result)
-    chosen = [name.strip() for name in settings.split(",") if name.strip()] or list(SETTINGS)
-    unknown = set(chosen) - set(SETTINGS)
-    if unknown:
-        raise DataError(f"{', '.join(sorted(unknown))}: no such setting; known are {', '.join(SETTINGS)}")
-    compare_gradients(
-        result,
-        data=data,
-        settings=chosen,
-        seeds=seeds,
-        max_iter=max_iter,
-        n_jobs=jobs or os.cpu_count() or 1,
-        work_folder=work,
+    measure_gradients(result)
+    out.print(f"results: {result}", highlight=False, soft_wrap=True)
+
+
+@reproduce_app.command("figures")
+@_clear_errors
+def reproduce_figures(
+    folder: Annotated[Path, typer.Option("--out", help="Folder for pictures, numbers and page.")] = Path("figures"),
+    data: Annotated[str, typer.Option(help="mnist or digits.")] = "mnist",
+    iterations: Annotated[int, typer.Option(help="Training iterations of the models.", min=1)] = 10_000,
+    jobs: Annotated[int, typer.Option(help="Runs at a time; 0 for one on each core.", min=0)] = 0,
+    work: Annotated[Path, typer.Option(help="Folder of the runs of table1; they are not trained again.")] = Path(
+        "runs"
+    ),
+) -> None:
+    """Reconstructions, map of the codes, histograms of the sparsity, progressive codes, and the peers beside them.
+
+    `sdlgm reproduce figures --out docs/results/figures`
+    """
+    from sdlgm.paper import figures
+
+    figures.reproduce_figures(
+        folder, data=data, iterations=iterations, n_jobs=jobs or os.cpu_count() or 1, work_folder=work
     )
+    out.print(f"figures: {folder / 'figures.md'}", highlight=False, soft_wrap=True)
+
+
+@reproduce_app.command("long")
+@_clear_errors
+def reproduce_long(
+    result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("long.json"),
+    data: Annotated[str, typer.Option(help="mnist or digits.")] = "mnist",
+    iterations: Annotated[int, typer.Option(help="Training iterations.", min=1)] = 130_000,
+    seed: Seed = 0,
+    work: Annotated[Path, typer.Option(help="Folder for the checkpoint and the curve; go on from there.")] = Path(
+        "runs"
+    ),
+) -> None:
+    """One long run of the default model: the discrete bound against time. About an hour for MNIST.
+
+    `sdlgm reproduce long --out docs/results/long.json`
+    """
+    from sdlgm.data import check_writable
+    from sdlgm.paper.long import long_run
+
+    check_writable(result)
+    long_run(result, data=data, iterations=iterations, seed=seed, work_folder=work, verbose=True)
     out.print(f"results: {result}", highlight=False, soft_wrap=True)
 
 

@@ -20,6 +20,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sdlgm import SDLGM
 from sdlgm.errors import BudgetError
+from sdlgm.gradients import GRADIENTS
+from sdlgm.model.posteriors import POSTERIORS
 
 
 @parametrize_with_checks(
@@ -43,7 +45,8 @@ def test__transform__any_rows__gives_csr_counts_within_the_budget(fitted, digits
     assert (fitted.transform(digits) != codes).nnz == 0
 
 
-def test__transform__row__is_the_mode_of_the_posterior(fitted, digits, small):
+def test__transform__shared_posterior__is_its_mode(digits, small):
+    fitted = SDLGM(**small, posterior="shared", random_state=0).fit(digits)
     codes = fitted.transform(digits[:20]).toarray()
     gate_prob, feature_probs = fitted.posterior(digits[:20])
     probs = np.column_stack([1 - gate_prob, gate_prob[:, None] * feature_probs]).astype(np.float64)
@@ -120,8 +123,8 @@ def test__inverse_transform__beyond_the_budget__is_a_budget_error(fitted):
 
 
 def test__posterior__setting_and_method__are_both_there(fitted, digits):
-    assert fitted.posterior == "shared"
-    assert fitted.get_params()["posterior"] == "shared"
+    assert fitted.posterior == "chain"
+    assert fitted.get_params()["posterior"] == "chain"
     assert type(fitted.get_params()["posterior"]) is str
     result = fitted.posterior(digits[:7])
     assert result.gate_prob.shape == (7,)
@@ -139,10 +142,10 @@ def test__elbo__bounds__are_ordered_and_score_is_the_mean(fitted, digits):
 
 
 def test__elbo__paper_kl__is_the_looser_bound(digits, small):
-    exact = SDLGM(**small, random_state=0, binarize="threshold").fit(digits)
+    exact = SDLGM(**small, posterior="shared", random_state=0, binarize="threshold").fit(digits)
     loose = clone(exact).set_params(kl="paper").fit(digits)
     loose.module_.load_state_dict(exact.module_.state_dict())
-    assert (loose.elbo(digits, random_state=1) <= exact.elbo(digits, random_state=1) + 1e-4).all()
+    assert (loose.elbo(digits, random_state=1) < exact.elbo(digits, random_state=1)).all()
 
 
 @pytest.mark.parametrize(
@@ -180,7 +183,7 @@ def test__gaussian__large_offset__is_not_lost_in_float32(small):
     signal = rng.normal(size=(200, 3))
     near = SDLGM(**small, random_state=0).fit(signal)
     far = SDLGM(**small, random_state=0).fit(signal + 1e9)
-    assert far.score(signal + 1e9) == pytest.approx(near.score(signal), abs=1e-2)
+    assert far.score(signal + 1e9) == pytest.approx(near.score(signal), abs=0.05)
     decoded = far.inverse_transform(far.transform(signal + 1e9))
     assert np.abs(decoded - 1e9).max() < 10
 
@@ -390,7 +393,8 @@ def test__training__more_iterations__raise_the_bound(measurements, small):
     assert long.score(measurements) > short.score(measurements) + 1
 
 
-def test__evaluate__numbers__agree_with_the_methods(fitted, digits, small):
+def test__evaluate__numbers__agree_with_the_methods(digits, small):
+    fitted = SDLGM(**small, binarize="threshold", random_state=0).fit(digits)  # the same x for bounds and for codes
     evaluation = fitted.evaluate(digits, random_state=0)
     codes = fitted.transform(digits)
     assert evaluation.discrete == pytest.approx(fitted.elbo(digits, random_state=0).mean())
@@ -406,12 +410,73 @@ def test__evaluate__numbers__agree_with_the_methods(fitted, digits, small):
     assert evaluation.discrete_bits == pytest.approx(evaluation.discrete / np.log(2))
 
 
+EVERY_PAIR = [
+    (posterior, gradient)
+    for posterior, family in POSTERIORS.items()
+    for gradient, estimator in GRADIENTS.items()
+    if family.kind in estimator.defined_for
+]
+
+
+@pytest.mark.parametrize(("posterior", "gradient"), EVERY_PAIR)
+def test__fit__every_posterior_and_gradient__learns_something(measurements, small, posterior, gradient):
+    settings = {**small, "max_iter": 300, "learning_rate": 0.01, "random_state": 0}
+    settings |= {"posterior": posterior, "gradient": gradient, "kl_warmup": 0.5}
+    if gradient in ("score_function", "muprop"):  # as good as the others, but not as fast
+        settings["max_iter"] = 900
+    model = SDLGM(**settings).fit(measurements)
+    untrained = SDLGM(**{**settings, "max_iter": 1}).fit(measurements)
+    bound = "relaxed" if gradient == "gumbel_softmax" else "discrete"
+    assert model.elbo(measurements, bound=bound).mean() > untrained.elbo(measurements, bound=bound).mean() + 0.3
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gradient": "disarm"}, "disarm.*not defined for posterior='chain'; use one of .*reinmax"),
+        ({"gradient": "gumbel_rao", "posterior": "shared"}, "gumbel_rao.*not defined for posterior='shared'"),
+        ({"kl": "paper"}, "kl='paper' is that of posterior='shared'"),
+    ],
+)
+def test__fit__pairs_that_do_not_exist__are_refused(digits, small, settings, message):
+    with pytest.raises(ValueError, match=message):
+        SDLGM(**small, **settings).fit(digits)
+
+
+def test__transform__budget__cuts_ordered_codes(digits, small):
+    model = SDLGM(**small, posterior="ordered", random_state=0).fit(digits)
+    whole = model.transform(digits)
+    previous = sp.csr_matrix(whole.shape)
+    for budget in range(small["max_active"] + 1):
+        codes = model.transform(digits, budget=budget)
+        assert n_active(codes).max() <= budget
+        assert ((codes - previous).data >= 0).all()  # a longer code begins with the shorter one
+        previous = codes
+    assert (previous != whole).nnz == 0
+    parts = sp.vstack(list(model.transform_batches([digits[:50], digits[50:]], budget=2)))
+    assert (parts != model.transform(digits, budget=2)).nnz == 0
+    with pytest.raises(ValueError, match="exclude each other"):
+        model.transform(digits, budget=2, n_candidates=3)
+
+
+def test__transform__budget_without_order__is_refused(fitted, digits):
+    with pytest.raises(ValueError, match="posterior='ordered'"):
+        fitted.transform(digits, budget=2)
+
+
+def test__fit__callback__sees_every_iteration(digits, small):
+    seen = []
+    SDLGM(**small, random_state=0).fit(digits, callback=lambda module, iteration: seen.append((module, iteration)))
+    assert [iteration for _, iteration in seen] == list(range(1, small["max_iter"] + 1))
+
+
 @pytest.mark.parametrize("gradient", ["reinmax", "straight_through", "straight_through_gumbel", "gumbel_softmax"])
 @pytest.mark.parametrize(
     "options", [{}, {"share_layers": False, "normalize_logits": False, "activation": "relu", "n_samples": 2}]
 )
-def test__fit__every_gradient_and_network__learns_something(measurements, small, gradient, options):
+def test__fit__every_network__learns_something(measurements, small, gradient, options):
     settings = {**small, "max_iter": 300, "learning_rate": 0.01, "gradient": gradient, "random_state": 0, **options}
+    settings["posterior"] = "shared"
     model = SDLGM(**settings).fit(measurements)
     untrained = SDLGM(**{**settings, "max_iter": 1}).fit(measurements)
     bound = "relaxed" if gradient == "gumbel_softmax" else "discrete"
@@ -419,8 +484,10 @@ def test__fit__every_gradient_and_network__learns_something(measurements, small,
 
 
 @pytest.mark.parametrize("gradient", ["reinmax", "gumbel_softmax"])
-def test__fit__without_compiled_loops__works_as_on_other_devices(digits, small, gradient, loops):
-    model = SDLGM(**{**small, "max_iter": 200}, gradient=gradient, random_state=0).fit(digits)
+@pytest.mark.parametrize("posterior", ["shared", "subset"])
+def test__fit__without_compiled_loops__works_as_on_other_devices(digits, small, posterior, gradient, loops):
+    settings = {**small, "max_iter": 200, "posterior": posterior, "gradient": gradient}
+    model = SDLGM(**settings, random_state=0).fit(digits)
     assert model.history_[-1].discrete > model.history_[0].discrete
     assert n_active(model.transform(digits)).max() <= small["max_active"]
     assert np.isfinite(model.elbo(digits, bound="relaxed")).all()

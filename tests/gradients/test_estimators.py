@@ -1,165 +1,204 @@
-"""Every estimator against exact enumeration."""
+"""Every estimator, with every family that it is defined for, against exact enumeration."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from enumeration import L0, K, all_counts
 from sdlgm.gradients import GRADIENTS
-from sdlgm.model import SlotDistribution, Temperatures
+from sdlgm.model import Temperatures
+from sdlgm.paper.gradients import (
+    FAMILIES,
+    KINDS,
+    N_FEATURES,
+    N_SLOTS,
+    estimated_gradients,
+    exact_gradient,
+    likelihood,
+    n_features_of,
+    new_estimator,
+)
 
 WARM = Temperatures(torch.tensor(1.0), torch.tensor(1.0))
-LINEAR = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-QUADRATIC = torch.tensor([[2.0, -1.0, 0.5], [-1.0, 1.0, 0.3], [0.5, 0.3, -1.5]], dtype=torch.float64)
+PAIRS = [(name, kind) for name in sorted(GRADIENTS) for kind in FAMILIES if KINDS[kind] in GRADIENTS[name].defined_for]
+UNBIASED = [(name, kind) for name, kind in PAIRS if GRADIENTS[name].unbiased]
 
 
-def linear(counts: Tensor) -> Tensor:
-    return counts @ LINEAR
+def function_of_degree(degree: int, n_features: int):
+    generator = torch.Generator().manual_seed(5)
+    weights = torch.randn(n_features, generator=generator, dtype=torch.float64)
+    matrix = torch.randn(n_features, n_features, generator=generator, dtype=torch.float64)
+
+    def function(counts: Tensor) -> Tensor:
+        linear = counts @ weights
+        return linear if degree == 1 else linear + ((counts @ matrix) * counts).sum(-1)
+
+    return function
 
 
-def quadratic(counts: Tensor) -> Tensor:
-    return linear(counts) + ((counts @ QUADRATIC) * counts).sum(-1)
+def largest_z_score(name: str, kind: str, function, *, copies: int = 300, repeats: int = 60) -> float:
+    """By how many standard errors the mean of the estimator misses the exact gradient."""
+    family = FAMILIES[kind]
+    draws = estimated_gradients(family, new_estimator(name, family), function, copies=copies, repeats=repeats)
+    error = draws.std(0) / repeats**0.5
+    return float(((draws.mean(0) - exact_gradient(family, function)).abs() / (error + 1e-9)).max())
 
 
-def logits() -> tuple[Tensor, Tensor]:
-    gate = torch.tensor([0.4], dtype=torch.float64, requires_grad=True)
-    features = torch.tensor([[0.5, -0.3, 0.1]], dtype=torch.float64, requires_grad=True)
-    return gate, features
+@pytest.mark.parametrize(("name", "kind"), UNBIASED)
+def test__unbiased_estimator__nonlinear_likelihood__has_the_exact_gradient_as_its_mean(name, kind):
+    assert largest_z_score(name, kind, likelihood(n_features_of(FAMILIES[kind]))) < 4.5
 
 
-def posterior(gate: Tensor, features: Tensor, copies: int = 1) -> SlotDistribution:
-    return SlotDistribution(gate.expand(copies), features.log_softmax(-1).expand(copies, -1), L0)
+@pytest.mark.parametrize("kind", ["slots", "bernoulli", "categorical"])
+def test__reinmax__quadratic_function__is_unbiased(kind):
+    assert largest_z_score("reinmax", kind, function_of_degree(2, n_features_of(FAMILIES[kind]))) < 4.5
 
 
-def exact_gradient(function) -> Tensor:
-    gate, features = logits()
-    probabilities = posterior(gate, features).log_prob(all_counts()[:, None, :])[:, 0].exp()
-    (probabilities * function(all_counts())).sum().backward()
-    return torch.cat([gate.grad, features.grad[0]])
-
-
-def sampled_gradients(name: str, function, n: int = 3000) -> Tensor:
-    """(n, K + 1), one draw of the estimator a row."""
-    generator = torch.Generator().manual_seed(1)
-    gate, features = (t.detach().expand(n, *t.shape[1:]).clone().requires_grad_() for t in logits())
-    distribution = SlotDistribution(gate, features.log_softmax(-1), L0)
-    values = GRADIENTS[name]()(distribution, function, n_samples=1, temperatures=WARM, generator=generator)
-    values.sum().backward()
-    return torch.cat([gate.grad[:, None], features.grad], dim=1)
-
-
-def z_scores(name: str, function) -> Tensor:
-    """How many standard errors the mean of the estimator is from the exact gradient."""
-    draws = sampled_gradients(name, function)
-    error = draws.std(0) / len(draws) ** 0.5
-    return (draws.mean(0) - exact_gradient(function)).abs() / (error + 1e-12)
-
-
-def test__straight_through__linear_function__is_exact():
-    draws = sampled_gradients("straight_through", linear, n=10)
-    torch.testing.assert_close(draws, exact_gradient(linear).expand_as(draws))
-
-
-def test__reinmax__linear_function__is_unbiased():
-    assert float(z_scores("reinmax", linear).max()) < 4
-
-
-def test__reinmax__quadratic_function__is_unbiased():
-    assert float(z_scores("reinmax", quadratic).max()) < 4
-
-
-def test__straight_through__quadratic_function__is_biased():
+@pytest.mark.parametrize("kind", ["slots", "bernoulli", "categorical"])
+def test__straight_through__quadratic_function__is_biased(kind):
     """The test above can tell: the first-order estimator fails it."""
-    assert float(z_scores("straight_through", quadratic).max()) > 10
+    assert largest_z_score("straight_through", kind, function_of_degree(2, n_features_of(FAMILIES[kind]))) > 10
+
+
+@pytest.mark.parametrize("kind", ["slots", "bernoulli", "categorical"])
+def test__straight_through__linear_function__is_exact(kind):
+    family = FAMILIES[kind]
+    function = function_of_degree(1, n_features_of(family))
+    draws = estimated_gradients(family, new_estimator("straight_through", family), function, copies=3, repeats=2)
+    torch.testing.assert_close(draws, exact_gradient(family, function).expand_as(draws))
+
+
+def test__muprop__linear_function__is_exact():
+    """Its baseline is then the function itself, and nothing of the signal is left."""
+    family = FAMILIES["categorical"]
+    function = function_of_degree(1, n_features_of(family))
+    draws = estimated_gradients(family, new_estimator("muprop", family), function, copies=3, repeats=2)
+    torch.testing.assert_close(draws, exact_gradient(family, function).expand_as(draws))
+
+
+@pytest.mark.parametrize("kind", ["bernoulli", "subset", "chain"])
+def test__reinmax__two_symbols__is_darn(kind):
+    family = FAMILIES[kind]
+    function = likelihood(n_features_of(family))
+    one, other = (
+        estimated_gradients(family, new_estimator(name, family), function, copies=50, repeats=3)
+        for name in ("reinmax", "darn")
+    )
+    torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize(("name", "kind"), PAIRS)
+def test__estimator__nonlinear_likelihood__points_the_right_way(name, kind):
+    family = FAMILIES[kind]
+    function = likelihood(n_features_of(family))
+    draws = estimated_gradients(family, new_estimator(name, family), function, copies=300, repeats=30)
+    assert float(F.cosine_similarity(draws.mean(0), exact_gradient(family, function), dim=0)) > 0.75
+
+
+def test__gumbel_rao__variance__is_below_that_of_straight_through_gumbel():
+    family = FAMILIES["categorical"]
+    function = likelihood(n_features_of(family))
+    spread = {
+        name: float(
+            estimated_gradients(family, new_estimator(name, family), function, copies=200, repeats=60).std(0).norm()
+        )
+        for name in ("gumbel_rao", "straight_through_gumbel")
+    }
+    assert spread["gumbel_rao"] < 0.85 * spread["straight_through_gumbel"]
+
+
+def test__gumbel_rao__many_averaged__has_the_mean_of_straight_through_gumbel():
+    family = FAMILIES["categorical"]
+    function = likelihood(n_features_of(family))
+    means, errors = [], []
+    for name in ("gumbel_rao", "straight_through_gumbel"):
+        draws = estimated_gradients(family, new_estimator(name, family), function, copies=500, repeats=60)
+        means.append(draws.mean(0))
+        errors.append(draws.std(0) / 60**0.5)
+    assert float(((means[0] - means[1]).abs() / (errors[0] ** 2 + errors[1] ** 2).sqrt()).max()) < 4.5
 
 
 def test__reinmax__closed_form__equals_the_sum_over_slots():
     """Against the definition of ReinMax for one categorical (Liu et al., NeurIPS 2023), slot by slot."""
-    gate, features = logits()
-    distribution = posterior(gate, features)
-    log_probs = distribution.log_probs[0]
-    symbols = torch.tensor([0, 2])
-    probs = log_probs.exp()
+    n_symbols = N_FEATURES + 1
+    log_probs = torch.tensor([0.4, 0.5, -0.3, 0.1], dtype=torch.float64).log_softmax(-1)
+    probs, symbols = log_probs.exp(), torch.tensor([0, 2])
 
     def jacobian(p: Tensor) -> Tensor:
         return torch.diag(p) - torch.outer(p, p)
 
-    expected = torch.zeros(K + 1, K + 1, dtype=torch.float64)
+    expected = torch.zeros(n_symbols, n_symbols, dtype=torch.float64)
     for symbol in symbols:
-        one_hot = F.one_hot(symbol, K + 1).double()
+        one_hot = F.one_hot(symbol, n_symbols).double()
         expected += 2 * jacobian((probs + one_hot) / 2) - jacobian(probs) / 2
-
-    class Drawn:
-        """The distribution with the draw fixed, as a function of the logits of the K + 1 symbols."""
-
-        n_slots = L0
-
-        def __init__(self, symbol_logits: Tensor):
-            self.log_probs = symbol_logits.log_softmax(-1)[None]
-            self.probs = self.log_probs.exp()
-
-        def sample_symbols(self, n_samples, generator):
-            return F.one_hot(symbols, K + 1).sum(0).double()[None, None]
-
-        def relaxed_slots(self, n_samples, temperatures, generator):
-            raise NotImplementedError
-
-        relaxed_sample = relaxed_slots
-
-    for k in range(K):
-        symbol_logits = log_probs.detach().clone().requires_grad_()
-        estimate = GRADIENTS["reinmax"]()(
-            Drawn(symbol_logits),
-            lambda counts, k=k: counts[..., k],
-            n_samples=1,
-            temperatures=WARM,
-            generator=torch.Generator(),
-        )
-        estimate.sum().backward()
-        torch.testing.assert_close(symbol_logits.grad, expected[k + 1].detach())
+    counts = F.one_hot(symbols, n_symbols).sum(0).double()
+    for k in range(n_symbols):
+        to_log_probs = GRADIENTS["reinmax"].to_log_probs(F.one_hot(torch.tensor(k), n_symbols), counts, probs, N_SLOTS)
+        # Through log p = a - logsumexp(a) to the logits a.
+        to_logits = to_log_probs - probs * to_log_probs.sum()
+        torch.testing.assert_close(to_logits, expected[k])
 
 
-@pytest.mark.parametrize("name", sorted(GRADIENTS))
-def test__estimator__forward__sees_hard_counts_exactly_if_it_says_so(name):
+@pytest.mark.parametrize(("name", "kind"), PAIRS)
+def test__estimator__forward__sees_hard_counts_exactly_if_it_says_so(name, kind):
+    family = FAMILIES[kind]
     seen = []
 
     def log_likelihood(counts: Tensor) -> Tensor:
         seen.append(counts.detach())
-        return linear(counts)
+        return counts.sum(-1)
 
-    gate, features = logits()
-    GRADIENTS[name]()(
-        posterior(gate, features, 50),
+    new_estimator(name, family)(
+        family.posterior(family.parameters, 50),
         log_likelihood,
         n_samples=2,
         temperatures=WARM,
         generator=torch.Generator().manual_seed(0),
     )
-    (counts,) = seen
-    assert counts.shape == (2, 50, K)
+    counts = seen[0]  # MuProp also looks at the mean, afterwards
+    assert counts.shape[1:] == (50, n_features_of(family))
     assert bool((counts == counts.round()).all()) == GRADIENTS[name].discrete
-    assert bool((counts.sum(-1) <= L0 + 1e-9).all())
+    if kind != "bernoulli":  # which has no budget
+        assert bool((counts.sum(-1) <= N_SLOTS + 1e-9).all())
 
 
-@pytest.mark.parametrize("name", sorted(GRADIENTS))
-def test__estimator__decoder_weights__get_a_gradient(name):
-    gate, features = logits()
-    weight = torch.ones(K, dtype=torch.float64, requires_grad=True)
-    estimate = GRADIENTS[name]()(
-        posterior(gate, features, 20),
-        lambda counts: counts @ weight,
+@pytest.mark.parametrize(("name", "kind"), PAIRS)
+def test__estimator__decoder_weights__get_a_gradient(name, kind):
+    family = FAMILIES[kind]
+    weight = torch.arange(1.0, n_features_of(family) + 1, dtype=torch.float64).requires_grad_()
+    parameters = [parameter.clone().requires_grad_() for parameter in family.parameters]
+    estimate = new_estimator(name, family)(
+        family.posterior(parameters, 20),
+        lambda counts: (counts * counts) @ weight,
         n_samples=1,
         temperatures=WARM,
         generator=torch.Generator().manual_seed(0),
     )
     estimate.sum().backward()
-    for tensor in (weight, gate, features):
+    for tensor in (weight, *parameters):
         assert tensor.grad is not None
         assert bool(tensor.grad.abs().sum() > 0)
 
 
-def test__straight_through_gumbel__linear_function__points_the_right_way():
-    """Biased, but its mean must be close to the exact gradient in direction."""
-    mean, exact = sampled_gradients("straight_through_gumbel", linear).mean(0), exact_gradient(linear)
-    assert float(F.cosine_similarity(mean, exact, dim=0)) > 0.95
+def test__score_function__baseline__learns_what_can_be_predicted():
+    """Two kinds of observations with very different values: the network is to tell them apart, the mean cannot."""
+    family = FAMILIES["categorical"]
+    sure = 8 * family.symbols[[0, -1]].flatten(1).repeat(25, 1)
+    estimator = new_estimator("score_function", family)
+    optimizer = torch.optim.Adam(estimator.parameters(), lr=0.01)
+    generator = torch.Generator().manual_seed(0)
+    scales = []
+    for _ in range(300):
+        value = estimator(
+            family.make(sure),
+            lambda counts: 20 * counts[..., 0],
+            n_samples=1,
+            temperatures=WARM,
+            generator=generator,
+        )
+        optimizer.zero_grad()
+        (-value.mean()).backward()
+        optimizer.step()
+        scales.append(estimator.encoder_divisor)
+    assert scales[0] > 9
+    assert scales[-1] < 2

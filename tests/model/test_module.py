@@ -13,7 +13,9 @@ D = 4
 @pytest.fixture
 def module() -> SDLGMModule:
     torch.manual_seed(3)
-    config = ModelConfig(n_inputs=D, n_features=K, n_slots=L0, gate_prior=0.4, hidden=(6,), gate_hidden=(5,))
+    config = ModelConfig(
+        n_inputs=D, n_features=K, n_slots=L0, gate_prior=0.4, hidden=(6,), gate_hidden=(5,), posterior="shared"
+    )
     module = SDLGMModule(config).double().eval()
     for parameter in module.parameters():
         parameter.data.mul_(1.5)  # away from the flat start, so that the posterior matters
@@ -118,7 +120,11 @@ def test__prior__learned__is_a_parameter_and_fixed__is_not():
 @pytest.mark.parametrize("normalize_logits", [False, True])
 def test__networks__paper_sizes__have_them(share_layers, normalize_logits):
     config = ModelConfig(
-        n_inputs=784, share_layers=share_layers, gate_hidden=(256, 64), normalize_logits=normalize_logits
+        n_inputs=784,
+        share_layers=share_layers,
+        gate_hidden=(256, 64),
+        normalize_logits=normalize_logits,
+        posterior="shared",
     )
     module = SDLGMModule(config)
     sizes = {name: tuple(p.shape) for name, p in module.named_parameters() if p.ndim == 2}

@@ -21,6 +21,11 @@ def temperatures(gate: float, feature: float) -> Temperatures:
     return Temperatures(torch.tensor(gate), torch.tensor(feature))
 
 
+def _parts(distribution: SlotDistribution, n_samples: int, at: Temperatures, generator: torch.Generator):
+    gates, features = distribution.relaxed_parts(n_samples, at, generator)
+    return gates.unbind(-1), features
+
+
 def test__log_prob__all_counts__sums_to_one():
     log_prob = tiny().log_prob(all_counts()[:, None, :])
     assert log_prob.exp().sum().item() == pytest.approx(1.0, abs=1e-12)
@@ -116,10 +121,10 @@ def test__sample__many_draws__fit_the_multinomial(generator, loops):
     assert stats.chisquare(observed, expected).pvalue > ALPHA
 
 
-def test__relaxed_slots__rounded__fit_gate_and_features(generator):
+def test__relaxed_parts__rounded__fit_gate_and_features(generator):
     """Rounding a relaxed draw gives a draw of the discrete variable, at any temperature."""
     distribution = SlotDistribution(torch.tensor([0.7]), torch.tensor([[0.6, 0.3, 0.1]]).log(), L0)
-    gates, features = distribution.relaxed_slots(10_000, temperatures(2.0, 0.7), generator)
+    (gates, _), features = _parts(distribution, 10_000, temperatures(2.0, 0.7), generator)
     n = gates.numel()
     on = int((gates > 0.5).sum())
     assert stats.binomtest(on, n, float(distribution.gate_prob)).pvalue > ALPHA
@@ -128,9 +133,9 @@ def test__relaxed_slots__rounded__fit_gate_and_features(generator):
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
-def test__relaxed_slots__same_temperature__has_the_law_of_torch_distributions(temperature, generator):
+def test__relaxed_parts__same_temperature__has_the_law_of_torch_distributions(temperature, generator):
     distribution = SlotDistribution(torch.tensor([0.7]), torch.tensor([[0.6, 0.3, 0.1]]).log(), 1)
-    gates, features = distribution.relaxed_slots(4000, temperatures(temperature, temperature), generator)
+    (gates, _), features = _parts(distribution, 4000, temperatures(temperature, temperature), generator)
     torch.manual_seed(1)
     reference = RelaxedOneHotCategorical(torch.tensor(temperature), logits=distribution.feature_log_probs[0])
     theirs = reference.sample(torch.Size([4000]))
@@ -175,7 +180,7 @@ def test__hard_codes__large_budget__make_no_batch_by_slots_by_features_tensor(wh
     assert largest.numel <= batch * (n_features + 1)
     assert peak < 4 * batch * n_slots * n_features / 2
     with LargestTensor() as largest:
-        distribution.relaxed_slots(1, temperatures(1.0, 1.0), generator)
+        distribution.relaxed_parts(1, temperatures(1.0, 1.0), generator)
     assert largest.numel == batch * n_slots * n_features  # the measurement would notice
 
 

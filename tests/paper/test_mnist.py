@@ -6,7 +6,7 @@ import pytest
 
 from sdlgm import SDLGM
 from sdlgm.data import load_data
-from sdlgm.paper.gradients import PAPER
+from sdlgm.paper.table1 import PAPER
 
 pytestmark = [
     pytest.mark.slow,

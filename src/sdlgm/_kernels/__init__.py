@@ -1,31 +1,40 @@
-"""Loops over single numbers, compiled for the processor: noise, relaxed and hard draws, modes, sparse rows.
+"""Loops over single numbers, compiled for the processor: noise, relaxed and hard draws, modes, subsets, sparse rows.
 
 Each exists because the same work as a chain of tensor operations costs several times as much (docs/performance.md says
 how much). Devices other than the CPU take the plain torch version beside every call. The functions here take and give
 numpy arrays; `sdlgm.model` makes tensors with gradients of them.
 """
 
+from sdlgm._kernels.chains import chain_gradients, draw_chain, draw_relaxed_chain
 from sdlgm._kernels.draws import draw_binary, draw_counts
 from sdlgm._kernels.modes import multinomial_modes, slot_modes
 from sdlgm._kernels.random import n_blocks
 from sdlgm._kernels.relaxed import RelaxedCounts, RelaxedGradients, relaxed_counts, relaxed_gradients
 from sdlgm._kernels.rows import compress, in_unit_interval
+from sdlgm._kernels.subsets import SubsetDivergence, subset_divergence, subset_marginals, subset_modes
 from sdlgm._kernels.symbols import Divergence, divergence, symbol_gradients, symbols
 
 __all__ = [
     "Divergence",
     "RelaxedCounts",
     "RelaxedGradients",
+    "SubsetDivergence",
+    "chain_gradients",
     "compress",
     "divergence",
     "draw_binary",
+    "draw_chain",
     "draw_counts",
+    "draw_relaxed_chain",
     "in_unit_interval",
     "multinomial_modes",
     "n_blocks",
     "relaxed_counts",
     "relaxed_gradients",
     "slot_modes",
+    "subset_divergence",
+    "subset_marginals",
+    "subset_modes",
     "symbol_gradients",
     "symbols",
 ]

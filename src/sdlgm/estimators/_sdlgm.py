@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral, Real
-from typing import Any, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,6 +35,7 @@ from sdlgm.estimators._results import Evaluation, PosteriorProbs, PosteriorSetti
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model import ModelConfig, SDLGMModule, discrete_expectation, relaxed_expectation
 from sdlgm.model.networks import ACTIVATIONS
+from sdlgm.model.ordered import OrderedDistribution
 from sdlgm.model.posteriors import POSTERIORS
 from sdlgm.model.slots import KL
 from sdlgm.train.batches import Rows, dense, threshold
@@ -49,15 +50,17 @@ _WATCHED_ROWS = 500
 RandomState = int | np.random.RandomState | None
 LikelihoodName = Literal["bernoulli", "gaussian"]
 
+_Made = TypeVar("_Made")
+
 # Held while networks are initialised: torch does that with its global generator.
 _INITIALISING = threading.Lock()
 
 
-def _new_module(config: ModelConfig, seed: int) -> SDLGMModule:
-    """A module with the initial weights of a seed; the global generator is left as it was."""
+def _seeded(make: Callable[[], _Made], seed: int) -> _Made:
+    """What is made with the initial weights of a seed; the global generator is left as it was."""
     with _INITIALISING, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return SDLGMModule(config)
+        return make()
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Every observation is described by at most ``max_active`` out of ``n_components`` features, and the model learns how
     many each one needs. It maximises, with respect to encoder, decoder and (if ``learn_prior``) prior, the bound
 
-        E_q[log p(x | z)] - max_active * [KL(gate_prob, gate_prior) + gate_prob * KL(feature_probs, feature_prior)]
+        E_q[log p(x | z)] - KL(q(z | x), p(z))
 
-    on log p(x), where z counts how often each feature is present in ``max_active`` slots, a slot is on with
-    probability ``gate_prob`` and then holds a feature drawn from ``feature_probs``, both computed from x.
+    on log p(x), where z counts how often each feature is present in ``max_active`` slots. Under the prior a slot is on
+    with probability ``gate_prior`` and then holds a feature drawn from ``feature_prior``.
 
     Parameters
     ----------
@@ -88,17 +91,17 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Number of slots, L0. No code has more active slots, and so no more non-zeros, than this.
     gate_prior : float, default=0.5
         Prior probability that a slot is on, lambda_0; where it starts if ``learn_prior``.
-    learn_prior : bool, default=False
+    learn_prior : bool, default=True
         Learn gate and feature prior from the end of the KL warm-up on. The paper keeps them fixed.
     hidden : tuple of int, default=(512, 384, 256)
         Hidden layers of the encoder; the decoder has the same in reverse.
     gate_hidden : tuple of int, default=(64,)
-        Hidden layers of the gate network. The paper's, which starts from x, has (256, 64).
+        Hidden layers of the gate network of the shared posterior. The paper's, which starts from x, has (256, 64).
     activation : {"silu", "relu"}, default="silu"
         Between the layers of all networks. The paper does not name its own.
     share_layers : bool, default=True
-        Let the gate network continue from the encoder's last hidden layer. In the paper it starts from x, which takes
-        longer and gains nothing.
+        Let the gate network of the shared posterior continue from the encoder's last hidden layer. In the paper it
+        starts from x, which takes longer.
     normalize_logits : bool, default=True
         Standardise the feature logits over the batch, with one learned gain. The paper does not.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
@@ -108,12 +111,22 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         What the Bernoulli likelihood makes of values between 0 and 1: a fresh draw every time they are seen, a
         threshold at one half, or the values themselves as probabilities. It changes the bound by tens of nats on grey
         images, and nothing on binary data.
-    posterior : {"shared"}, default="shared"
-        Family of q(z given x): one gate probability and one feature distribution for all slots of an observation.
-    gradient : {"reinmax", "straight_through", "straight_through_gumbel", "gumbel_softmax"}, default="reinmax"
-        How to differentiate through the discrete draw; see `sdlgm.gradients`.
+    posterior : {"chain", "subset", "ordered", "shared"}, default="chain"
+        Family of q(z given x). All have the same prior and the same decoder; `docs/model.md` compares them.
+
+        - ``"chain"``: each feature is present or not, depending on x and on the features before it. The tightest bound.
+        - ``"subset"``: the same without looking at other features; all gradients are defined for it.
+        - ``"ordered"``: how many features, and one distribution over features for each position; the first features of
+          a code are a coarser code of their own (``transform(X, budget=m)``).
+        - ``"shared"``: the paper's, one gate probability and one feature distribution for all slots.
+    gradient : str, default="reinmax"
+        How to differentiate through the discrete draw: ``"reinmax"``, ``"straight_through"``, ``"darn"``,
+        ``"score_function"`` or ``"leave_one_out"``; for other posteriors than ``"chain"`` also ``"gumbel_softmax"``,
+        ``"straight_through_gumbel"``, ``"annealed_straight_through"`` or ``"muprop"``; for ``"subset"`` and
+        ``"ordered"`` also ``"gumbel_rao"``; for ``"subset"`` also ``"disarm"``. See `sdlgm.gradients`.
     kl : {"exact", "paper"}, default="exact"
-        The paper also charges closed slots for a feature that nobody sees; the exact divergence is smaller.
+        The paper also charges closed slots for a feature that nobody sees; the exact divergence is smaller. Of the
+        posteriors only ``"shared"`` knows the paper's.
     n_samples : int, default=1
         Monte Carlo samples an observation, S.
     gate_temperature, feature_temperature : float, default=1.0
@@ -127,7 +140,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     max_iter : int, default=10_000
         Iterations, each of one batch.
     batch_size : int, default=100
-    learning_rate : float, default=1e-3
+    learning_rate : float, default=3e-3
         Of Adam.
     lr_decay : float, default=0.5
         Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
@@ -190,6 +203,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     feature_names_in_: np.ndarray
     likelihood_: LikelihoodName
 
+    _module_class: ClassVar[type[SDLGMModule]] = SDLGMModule
+
     _parameter_constraints: dict[str, list[Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "max_active": [Interval(Integral, 1, None, closed="left")],
@@ -233,7 +248,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         n_components: int = 200,
         max_active: int = 40,
         gate_prior: float = 0.5,
-        learn_prior: bool = False,
+        learn_prior: bool = True,
         hidden: tuple[int, ...] = (512, 384, 256),
         gate_hidden: tuple[int, ...] = (64,),
         activation: str = "silu",
@@ -241,7 +256,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         normalize_logits: bool = True,
         likelihood: str = "auto",
         binarize: str = "dynamic",
-        posterior: str = "shared",
+        posterior: str = "chain",
         gradient: str = "reinmax",
         kl: str = "exact",
         n_samples: int = 1,
@@ -252,7 +267,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         kl_warmup: float = 0.3,
         max_iter: int = 10_000,
         batch_size: int = 100,
-        learning_rate: float = 1e-3,
+        learning_rate: float = 3e-3,
         lr_decay: float = 0.5,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
@@ -303,8 +318,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     # Fitting
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None) -> Self:
-        """Fit the model to X of shape (n_samples, n_features_in); y is ignored."""
+    def fit(self, X, y=None, *, callback: Callable[[SDLGMModule, int], None] | None = None) -> Self:
+        """Fit the model to X of shape (n_samples, n_features_in); y is ignored.
+
+        ``callback(module, iteration)``, if given, is called after every iteration; what it draws or changes the mode of
+        is its own affair, but it must leave the module as it found it.
+        """
         self._check_settings()
         rows = self._validated(X, reset=True, min_rows=2)
         seed = self._seed_of(self.random_state)
@@ -329,6 +348,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 checkpoint=self._checkpoint(fitting.trainer, batches, seed),
                 resume=self.resume,
                 visible=bool(self.verbose),
+                callback=callback,
             )
         except TrainingDivergedError:
             if progress.history:  # otherwise nothing good has come of it, and the estimator stays what it was
@@ -380,6 +400,15 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise ValueError("resume=True needs an integer random_state, to know that the run is the same")
         if self.kl_warmup == 1 and (self.learn_prior or self.early_stopping):
             raise ValueError("learn_prior and early_stopping begin after the KL warm-up; set kl_warmup below 1")
+        gradient, family = GRADIENTS[str(self.gradient)], self._module_class.posteriors[str(vars(self)["posterior"])]
+        if self.kl == "paper" and family is not POSTERIORS["shared"]:
+            raise ValueError("kl='paper' is that of posterior='shared'; set that posterior, or kl='exact'")
+        if family.kind not in gradient.defined_for:
+            possible = [name for name, estimator in GRADIENTS.items() if family.kind in estimator.defined_for]
+            raise ValueError(
+                f"gradient={self.gradient!r} is not defined for posterior={vars(self)['posterior']!r}; "
+                f"use one of {', '.join(possible)}"
+            )
         for name in ("hidden", "gate_hidden"):
             if not all(isinstance(width, Integral) and int(width) > 0 for width in getattr(self, name)):
                 raise ValueError(f"{name}={getattr(self, name)!r}; it is a tuple of positive whole numbers")
@@ -391,11 +420,13 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         scaling = Scaling.standardizing(columns) if gaussian else Scaling.identity(rows.shape[1])
         data_mean = np.zeros_like(columns.mean) if gaussian else columns.mean
         device = usable_device(self.device)
-        module = _new_module(self._model_config(rows.shape[1], likelihood), seed)
+        config = self._model_config(rows.shape[1], likelihood)
+        module = _seeded(lambda: self._module_class(config), seed)
         module.adapt_to(torch.tensor(data_mean, dtype=torch.float32), torch.tensor(columns.varies))
         if self.compile:
             module.compile_networks()
-        trainer = train.Trainer(module.to(device), self._train_config(likelihood), seed)
+        training = self._train_config(likelihood)
+        trainer = _seeded(lambda: train.Trainer(module.to(device), training, seed), seed)
         return _Fitting(likelihood, scaling, trainer)
 
     def _publish(self, fitting: _Fitting, history: list[train.Record]) -> Self:
@@ -464,8 +495,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # Codes
 
-    def transform(self, X, *, n_candidates: int = 0) -> sp.csr_matrix:
+    def transform(self, X, *, n_candidates: int = 0, budget: int | None = None) -> sp.csr_matrix:
         """Code each row by the most probable counts under q(z given x).
+
+        With ``posterior="chain"`` these are found feature after feature, each time the more probable choice.
 
         Parameters
         ----------
@@ -473,6 +506,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         n_candidates : int, default=0
             Draw this many further codes from q(z given x), with a fixed seed, and keep for each row the one with the
             largest p(x, z) of all. The draws of a row depend on its place in X.
+        budget : int or None, default=None
+            Keep only the first so many features of each code, which are a coarser code of their own. Only with
+            ``posterior="ordered"``, where features come in the order of their importance.
 
         Returns
         -------
@@ -481,16 +517,18 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
         """
         check_is_fitted(self)
-        return self._encode(X, self._coding(n_candidates))
+        return self._encode(X, self._coding(n_candidates, budget))
 
-    def transform_batches(self, batches: Iterable[Any], *, n_candidates: int = 0) -> Iterator[sp.csr_matrix]:
+    def transform_batches(
+        self, batches: Iterable[Any], *, n_candidates: int = 0, budget: int | None = None
+    ) -> Iterator[sp.csr_matrix]:
         """Code one batch of rows after the other, for data that are larger than memory or still on their way.
 
         Each batch is something that `transform` takes and comes out as its codes; nothing of it is kept. Errors say
         with which row of all batches the one at fault begins.
         """
         check_is_fitted(self)
-        return self._encode_batches(batches, self._coding(n_candidates))
+        return self._encode_batches(batches, self._coding(n_candidates, budget))
 
     def _encode_batches(self, batches: Iterable[Any], code: Callable[[Tensor], Tensor]) -> Iterator[sp.csr_matrix]:
         first_row = 0
@@ -502,10 +540,28 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             yield codes
             first_row += codes.shape[0]
 
-    def _coding(self, n_candidates: int) -> Callable[[Tensor], Tensor]:
+    def _coding(self, n_candidates: int, budget: int | None) -> Callable[[Tensor], Tensor]:
         check_count("n_candidates", n_candidates, 0)
+        if budget is not None:
+            return self._coarse_coding(n_candidates, budget)
         generator = self._generator(0)
         return lambda x: self._best_codes(x, n_candidates, generator)
+
+    def _coarse_coding(self, n_candidates: int, budget: int) -> Callable[[Tensor], Tensor]:
+        check_count("budget", budget, 0)
+        family = self.module_.config.posterior
+        if family != "ordered":
+            raise ValueError(
+                f"budget={budget} needs posterior='ordered', whose features come in the order of their importance; "
+                f"this model has posterior={family!r}"
+            )
+        if n_candidates:
+            raise ValueError("budget and n_candidates exclude each other; set one of them")
+
+        def code(x: Tensor) -> Tensor:
+            return cast(OrderedDistribution, self.module_.inference(x)).mode(budget).cpu()
+
+        return code
 
     def sample_codes(self, X, *, random_state: RandomState = None) -> sp.csr_matrix:
         """Draw a code for each row from q(z given x); the budget holds as for `transform`."""

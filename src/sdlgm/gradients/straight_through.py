@@ -1,20 +1,19 @@
-"""Straight-through: hard counts forward, the gradient of the mean counts backward."""
+"""Straight-through: hard counts forward, the gradient of the mean backward."""
 
-from sdlgm.gradients.base import GradientEstimator, register
+from sdlgm.gradients.base import register
+from sdlgm.gradients.hard_draws import HardDraws
 
 
 @register
-class StraightThrough(GradientEstimator):
-    """Treat the drawn counts as if they were their mean, d counts = d (L0 p).
+class StraightThrough(HardDraws):
+    """Treat drawn symbols as if they were their mean, d symbols = d (n p) for n draws.
 
-    Bengio, Léonard and Courville, 2013, for the sum of L0 slots. First-order: exact if log p(x given z) is linear in
-    z. Needs no noise and no temperature, and its cost does not depend on L0 x K.
+    Bengio, Léonard and Courville, 2013. First-order: exact if log p(x given z) is linear in z. Needs no noise and no
+    temperature, and its cost does not depend on L0 x K.
     """
 
     name = "straight_through"
-    discrete = True
 
-    def __call__(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
-        counts = posterior.sample_symbols(n_samples, generator)
-        mean = posterior.n_slots * posterior.probs
-        return log_likelihood((counts + (mean - mean.detach()))[..., 1:]).mean(0)
+    @staticmethod
+    def to_log_probs(gradient, drawn, probs, n_draws):  # noqa: ARG004
+        return n_draws * probs * gradient

@@ -2,25 +2,23 @@
 
 import torch.nn.functional as F
 
-from sdlgm.gradients.base import GradientEstimator, register
+from sdlgm.gradients.base import INDEPENDENT, GradientEstimator, register, with_gradient_of
 
 
 @register
 class StraightThroughGumbel(GradientEstimator):
-    """Hard slots forward, the gradient of the relaxed slots drawn with the same noise backward.
+    """Hard draws forward, the gradient of the relaxed draws with the same noise backward.
 
-    Jang, Gu and Poole, ICLR 2017, section 2.2, applied to the gate and to the feature of every slot. The forward pass
-    is a true draw of the code; the gradient is biased. Time and memory grow with L0 x K.
+    Jang, Gu and Poole, ICLR 2017, section 2.2; for slots applied to the gate and to the feature of every slot. The
+    forward pass is a true draw of the code; the gradient is biased. Time and memory grow with L0 x K if slots share
+    their distribution.
     """
 
     name = "straight_through_gumbel"
-    discrete = True
+    defined_for = INDEPENDENT
 
-    def __call__(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
-        gates, features = posterior.relaxed_slots(n_samples, temperatures, generator)
-        hard_gates = (gates > 0.5).to(gates.dtype)
-        hard_features = F.one_hot(features.argmax(-1), features.shape[-1]).to(features.dtype)
-        # The brackets matter: the difference is exactly zero, so the forward pass stays exactly hard.
-        gates = hard_gates + (gates - gates.detach())
-        features = hard_features + (features - features.detach())
-        return log_likelihood((gates.unsqueeze(-2) @ features).squeeze(-2)).mean(0)
+    def forward(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
+        parts = posterior.relaxed_parts(n_samples, temperatures, generator)
+        hard = [F.one_hot(part.argmax(-1), part.shape[-1]).to(part.dtype) for part in parts]
+        mixed = [with_gradient_of(*pair) for pair in zip(hard, parts, strict=True)]
+        return log_likelihood(posterior.from_parts(*mixed)).mean(0)

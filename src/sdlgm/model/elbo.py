@@ -21,7 +21,9 @@ class Elbo(PriorTerms):
 
 @dataclass(frozen=True)
 class Objective:
-    """The two parts of the bound that training weighs against each other, for each observation of a batch."""
+    """What training maximises, for each observation of a batch, and the two parts that it is weighed from."""
 
+    value: Float[Tensor, " batch"]
+    """log_likelihood - kl_weight * kl, with the gradient of an estimator."""
     kl: Float[Tensor, " batch"]
     log_likelihood: Float[Tensor, " batch"]

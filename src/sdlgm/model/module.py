@@ -1,9 +1,9 @@
 """The model as one module: inference, generative, bound."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sdlgm.model.elbo import Elbo, Objective
 from sdlgm.model.likelihoods import LIKELIHOODS, Gaussian
 from sdlgm.model.networks import mlp
-from sdlgm.model.posteriors import POSTERIORS, Posterior
+from sdlgm.model.posteriors import POSTERIORS, EncoderOptions, Posterior, SampledPosterior
 from sdlgm.model.prior import SlotPrior
 from sdlgm.model.slots import KL, Temperatures
 
@@ -31,13 +31,13 @@ class ModelConfig:
     n_features: int = 200
     n_slots: int = 40
     gate_prior: float = 0.5
-    learn_prior: bool = False
+    learn_prior: bool = True
     hidden: tuple[int, ...] = (512, 384, 256)
     gate_hidden: tuple[int, ...] = (64,)
     activation: str = "silu"
     share_layers: bool = True
     normalize_logits: bool = True
-    posterior: str = "shared"
+    posterior: str = "chain"
     likelihood: Literal["bernoulli", "gaussian"] = "bernoulli"
     gate_temperature: float = 1.0
     feature_temperature: float = 1.0
@@ -50,21 +50,22 @@ class SDLGMModule(nn.Module):
     counts = sum of omega * z over the slots; x ~ p(x given decoder(counts)).
     """
 
+    posteriors: ClassVar[Mapping[str, Any]] = POSTERIORS
+
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
         n_inputs, n_features, n_slots = config.n_inputs, config.n_features, config.n_slots
         self.prior = SlotPrior(n_features, n_slots, config.gate_prior, learn=config.learn_prior)
-        self.posterior = POSTERIORS[config.posterior](
-            n_inputs,
-            n_features,
-            n_slots,
+        options = EncoderOptions(
             hidden=config.hidden,
             gate_hidden=config.gate_hidden,
             activation=config.activation,
             share_layers=config.share_layers,
             normalize_logits=config.normalize_logits,
+            gate_prior=config.gate_prior,
         )
+        self.posterior = self.posteriors[config.posterior](n_inputs, n_features, n_slots, options)
         self.decoder = mlp([n_features, *reversed(config.hidden), n_inputs], config.activation)
         self.likelihood = LIKELIHOODS[config.likelihood](n_inputs)
         # Temperatures are kept as logarithms: positive by construction, whether learned or set by a schedule.
@@ -113,11 +114,27 @@ class SDLGMModule(nn.Module):
         log_likelihood = expectation(posterior, lambda counts: self.log_likelihood(x, counts))
         return Elbo(**vars(terms), log_likelihood=log_likelihood)
 
-    def objective(self, x: Float[Tensor, "batch D"], expectation: Expectation, kl: KL = "exact") -> Objective:
-        """As `elbo`, without the single terms of the KL."""
-        posterior = self.inference(x)
-        log_likelihood = expectation(posterior, lambda counts: self.log_likelihood(x, counts))
-        return Objective(posterior.kl(self.prior(), kl), log_likelihood)
+    def objective(
+        self, x: Float[Tensor, "batch D"], expectation: Expectation, kl: KL = "exact", kl_weight: float = 1.0
+    ) -> Objective:
+        """As `elbo`, with a weight for the KL and without its single terms: what training maximises."""
+        posterior, prior = self.inference(x), self.prior()
+        if posterior.has_closed_kl:
+            log_likelihood = expectation(posterior, lambda counts: self.log_likelihood(x, counts))
+            divergence = posterior.kl(prior, kl)
+            weighted = divergence if kl_weight == 1.0 else kl_weight * divergence
+            return Objective(log_likelihood - weighted, divergence, log_likelihood)
+        # The divergence is a function of the drawn code, like the likelihood.
+        assert isinstance(posterior, SampledPosterior)
+        costs: list[Tensor] = []
+
+        def value(counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]:
+            costs.append(posterior.cost(counts, prior))
+            return self.log_likelihood(x, counts) - kl_weight * costs[-1]
+
+        total = expectation(posterior, value)
+        divergence = costs[-1].detach().mean(0)
+        return Objective(total, divergence, total.detach() + kl_weight * divergence)
 
     def importance_weighted_bound(
         self, x: Float[Tensor, "batch D"], n_importance: int, generator: torch.Generator
@@ -129,9 +146,9 @@ class SDLGMModule(nn.Module):
         posterior, prior = self.inference(x), self.prior()
         log_weights = []
         for start in range(0, n_importance, IMPORTANCE_CHUNK):  # memory does not grow with M
-            counts = posterior.sample(min(IMPORTANCE_CHUNK, n_importance - start), generator)
-            log_joint = prior.log_prob(counts) + self.log_likelihood(x, counts)
-            log_weights.append(log_joint - posterior.log_prob(counts))
+            symbols = posterior.sample_symbols(min(IMPORTANCE_CHUNK, n_importance - start), generator)
+            log_likelihood = self.log_likelihood(x, posterior.counts(symbols))
+            log_weights.append(log_likelihood + posterior.log_ratio(symbols, prior))
         return torch.cat(log_weights).logsumexp(0) - math.log(n_importance)
 
 

@@ -65,6 +65,77 @@ class Encoder(nn.Module):
         return on - off, self.normalize(self.features(hidden))
 
 
+class LogitEncoder(nn.Module):
+    """Amortised inference with one output: the encoder's hidden layers and a linear layer, normalised as in `Encoder`.
+
+    The outputs have a learned shift, which starts at ``bias``.
+    """
+
+    location: Tensor
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_outputs: int,
+        *,
+        hidden: Sequence[int],
+        activation: str,
+        normalize_logits: bool,
+        bias: float,
+    ):
+        super().__init__()
+        self.register_buffer("location", torch.zeros(n_inputs))
+        self.trunk = hidden_layers([n_inputs, *hidden], activation)
+        self.out = nn.Linear(hidden[-1] if hidden else n_inputs, n_outputs)
+        self.normalize = LogitNorm(n_outputs) if normalize_logits else nn.Identity()
+        self.bias = nn.Parameter(torch.full((n_outputs,), bias))
+
+    def forward(self, x: Float[Tensor, "batch D"]) -> Float[Tensor, "batch outputs"]:
+        return self.normalize(self.out(self.trunk(x - self.location))) + self.bias
+
+
+class OrderedEncoder(nn.Module):
+    """From an observation to the logits of its length and of the feature at each position.
+
+    Position l asks for a feature by a query, q_l(x) of ``N_QUERY`` numbers, and feature k answers by its key: their
+    product is the logit. All positions so speak of the same features, and there is no layer with L0 x K outputs.
+    """
+
+    N_QUERY = 32
+
+    location: Tensor
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_features: int,
+        n_slots: int,
+        *,
+        hidden: Sequence[int],
+        activation: str,
+        normalize_logits: bool,
+        length_bias: Tensor,
+    ):
+        super().__init__()
+        self.n_slots = n_slots
+        self.register_buffer("location", torch.zeros(n_inputs))
+        self.trunk = hidden_layers([n_inputs, *hidden], activation)
+        width = hidden[-1] if hidden else n_inputs
+        self.length = nn.Linear(width, n_slots + 1)
+        with torch.no_grad():
+            self.length.bias.copy_(length_bias)
+        self.queries = nn.Linear(width, n_slots * self.N_QUERY)
+        self.keys = nn.Parameter(torch.randn(n_features, self.N_QUERY) / self.N_QUERY**0.5)
+        self.normalize = LogitNorm(n_slots * n_features) if normalize_logits else nn.Identity()
+
+    def forward(
+        self, x: Float[Tensor, "batch D"]
+    ) -> tuple[Float[Tensor, "batch lengths"], Float[Tensor, "batch L0 K"]]:
+        hidden = self.trunk(x - self.location)
+        logits = self.queries(hidden).unflatten(-1, (self.n_slots, self.N_QUERY)) @ self.keys.T
+        return self.length(hidden), self.normalize(logits.flatten(1)).unflatten(-1, logits.shape[1:])
+
+
 class LogitNorm(nn.Module):
     """Batch normalisation of logits with one learned gain in the place of a scale and a shift for each feature."""
 

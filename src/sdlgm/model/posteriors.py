@@ -1,24 +1,32 @@
 """The families of q(z given x), by name, and the small interface that they share.
 
 To add a family: a distribution with the methods of `Posterior` and, for each gradient that it is to be trained with,
-what that estimator asks of it (`sdlgm.gradients.base.Slots`); a network with `centre_on` and `compile_networks` that
-makes one from a batch of observations; and a line in `POSTERIORS`.
+what that estimator asks of it (`sdlgm.gradients.base`); a `PosteriorNetwork` that makes one from a batch of
+observations; and a line in `POSTERIORS`.
 """
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sdlgm.model.networks import Encoder
+from sdlgm.model.chain import ChainDistribution
+from sdlgm.model.networks import Encoder, LogitEncoder, OrderedEncoder
+from sdlgm.model.ordered import OrderedDistribution, log_binomial
+from sdlgm.model.prior import SlotPrior
 from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, Temperatures
+from sdlgm.model.subset import SubsetDistribution
 
 
 @runtime_checkable
 class Posterior(Protocol):
     """What the bound, the estimators and the codes need of q(z given x) for a batch of observations."""
+
+    has_closed_kl: ClassVar[bool]
+    """Whether `kl` is exact. If not, it is estimated, and `cost` gives its value for drawn codes."""
 
     @property
     def gate_prob(self) -> Float[Tensor, " batch"]: ...
@@ -27,41 +35,52 @@ class Posterior(Protocol):
     @property
     def presence(self) -> Float[Tensor, "batch K"]: ...
     def sample(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch K"]: ...
+    def sample_symbols(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch ..."]: ...
+    def counts(self, symbols: Float[Tensor, "S batch ..."]) -> Float[Tensor, "S batch K"]: ...
     def relaxed_sample(
         self, n_samples: int, temperatures: Temperatures, generator: torch.Generator
     ) -> Float[Tensor, "S batch K"]: ...
     def mode(self) -> Int[Tensor, "batch K"]: ...
-    def log_prob(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]: ...
+    def log_ratio(self, symbols: Float[Tensor, "S batch ..."], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
+        """Log p(z) - log q(z given x) of drawn symbols."""
+        ...
+
     def kl(self, prior: SlotDistribution, kl: KL) -> Float[Tensor, " batch"]: ...
     def prior_terms(self, prior: SlotDistribution, kl: KL) -> PriorTerms: ...
 
 
-class SharedPosterior(nn.Module):
-    """The paper's family: all slots of an observation share one gate probability and one feature distribution."""
+@runtime_checkable
+class SampledPosterior(Posterior, Protocol):
+    """A posterior whose KL is no closed form."""
 
-    def __init__(
-        self,
-        n_inputs: int,
-        n_features: int,
-        n_slots: int,
-        *,
-        hidden: Sequence[int],
-        gate_hidden: Sequence[int],
-        activation: str,
-        share_layers: bool,
-        normalize_logits: bool,
-    ):
+    def cost(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
+        """What drawn codes cost under the prior; the mean over draws is the KL. Differentiable in the counts, too."""
+        ...
+
+
+@dataclass(frozen=True)
+class EncoderOptions:
+    """What fixes an encoder beside the numbers of inputs, features and slots."""
+
+    hidden: tuple[int, ...]
+    gate_hidden: tuple[int, ...]
+    activation: str
+    share_layers: bool
+    normalize_logits: bool
+    gate_prior: float
+
+
+class PosteriorNetwork(nn.Module):
+    """Amortised inference: a network from observations to a `Posterior`."""
+
+    kind: ClassVar[str]
+    """What codes are drawn from, in the words of `sdlgm.gradients.base.Kind`."""
+
+    def __init__(self, encoder: Encoder | LogitEncoder | OrderedEncoder, n_slots: int, n_logits: int):
         super().__init__()
+        self.encoder = encoder
         self.n_slots = n_slots
-        self.encoder = Encoder(
-            n_inputs,
-            n_features,
-            hidden=hidden,
-            gate_hidden=gate_hidden,
-            activation=activation,
-            share_layers=share_layers,
-            normalize_logits=normalize_logits,
-        )
+        self.n_logits = n_logits  # how many numbers the ``summary`` of a posterior has
 
     def centre_on(self, data_mean: Float[Tensor, " D"]) -> None:
         """Let the networks see differences from the data's mean."""
@@ -70,9 +89,92 @@ class SharedPosterior(nn.Module):
     def compile_networks(self) -> None:
         self.encoder.compile()
 
+
+class SharedPosterior(PosteriorNetwork):
+    """The paper's family: all slots of an observation share one gate probability and one feature distribution."""
+
+    kind = "slots"
+
+    def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
+        encoder = Encoder(
+            n_inputs,
+            n_features,
+            hidden=options.hidden,
+            gate_hidden=options.gate_hidden,
+            activation=options.activation,
+            share_layers=options.share_layers,
+            normalize_logits=options.normalize_logits,
+        )
+        super().__init__(encoder, n_slots, n_logits=n_features + 1)
+
     def forward(self, x: Float[Tensor, "batch D"]) -> SlotDistribution:
         gate_logit, feature_logits = self.encoder(x)
         return SlotDistribution(gate_logit, feature_logits, self.n_slots)
 
 
-POSTERIORS = {"shared": SharedPosterior}
+class SubsetPosterior(PosteriorNetwork):
+    """Each feature is present or not, independently, up to the budget; see `sdlgm.model.subset`."""
+
+    kind = "binary"
+
+    def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
+        super().__init__(_subset_encoder(n_inputs, n_features, n_slots, options), n_slots, n_logits=2 * n_features)
+
+    def forward(self, x: Float[Tensor, "batch D"]) -> SubsetDistribution:
+        return SubsetDistribution(self.encoder(x), self.n_slots)
+
+
+class ChainPosterior(PosteriorNetwork):
+    """Each feature looks at those before it, through one matrix for all observations; see `sdlgm.model.chain`."""
+
+    kind = "chain"
+
+    def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
+        super().__init__(_subset_encoder(n_inputs, n_features, n_slots, options), n_slots, n_logits=n_features)
+        self.coupling = nn.Parameter(torch.zeros(n_features, n_features))
+
+    def forward(self, x: Float[Tensor, "batch D"]) -> ChainDistribution:
+        return ChainDistribution(self.encoder(x), torch.triu(self.coupling, 1), self.n_slots)
+
+
+def _subset_encoder(n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions) -> LogitEncoder:
+    # As many features as the prior expects are present at first.
+    share = min(options.gate_prior * n_slots / n_features, 0.5)
+    return LogitEncoder(
+        n_inputs,
+        n_features,
+        hidden=options.hidden,
+        activation=options.activation,
+        normalize_logits=options.normalize_logits,
+        bias=math.log(share) - math.log1p(-share),
+    )
+
+
+class OrderedPosterior(PosteriorNetwork):
+    """How many features, and one distribution for each position; see `sdlgm.model.ordered`."""
+
+    kind = "variables"
+
+    def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
+        encoder = OrderedEncoder(
+            n_inputs,
+            n_features,
+            n_slots,
+            hidden=options.hidden,
+            activation=options.activation,
+            normalize_logits=options.normalize_logits,
+            # Lengths start as the prior has them.
+            length_bias=log_binomial(SlotPrior(1, n_slots, options.gate_prior)()),
+        )
+        super().__init__(encoder, n_slots, n_logits=(n_slots + 1) * max(n_slots + 1, n_features))
+
+    def forward(self, x: Float[Tensor, "batch D"]) -> OrderedDistribution:
+        return OrderedDistribution(*self.encoder(x))
+
+
+POSTERIORS = {
+    "shared": SharedPosterior,
+    "subset": SubsetPosterior,
+    "chain": ChainPosterior,
+    "ordered": OrderedPosterior,
+}

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from sdlgm import _kernels
 from sdlgm.model.divergence import slot_divergence
+from sdlgm.model.draws import ToLogProbs, symbols_with_gradient
 from sdlgm.model.noise import array, block_keys, gumbel, has_kernels
 from sdlgm.model.relaxation import relaxed_counts
 from sdlgm.model.symbols import symbols
@@ -75,6 +76,8 @@ class SlotDistribution:
     feature_logits: Float[Tensor, "*batch K"]
     n_slots: int
 
+    has_closed_kl = True
+
     @cached_property
     def _symbols(self) -> tuple[Float[Tensor, "*batch symbols"], Float[Tensor, "*batch symbols"]]:
         return symbols(self.gate_logit, self.feature_logits)
@@ -127,23 +130,60 @@ class SlotDistribution:
         counts = probs.new_zeros(n_samples, *probs.shape)
         return counts.scatter_add_(-1, drawn, torch.ones_like(drawn, dtype=probs.dtype))
 
-    def relaxed_slots(
+    @property
+    def n_draws(self) -> int:
+        """All slots are draws of the same symbols."""
+        return self.n_slots
+
+    def counts(self, symbols: Float[Tensor, "S batch symbols"]) -> Float[Tensor, "S batch K"]:
+        """The counts of the features, without those of "off"."""
+        return symbols[..., 1:]
+
+    @property
+    def summary(self) -> Float[Tensor, "batch symbols"]:
+        """All that the distribution depends on."""
+        return self.log_probs
+
+    def log_prob_of(self, symbols: Float[Tensor, "S batch symbols"]) -> Float[Tensor, "S batch"]:
+        """Log-probability of drawn symbols in the order of the slots; a constant is left out."""
+        return (symbols * self.log_probs).sum(-1)
+
+    def log_ratio(
+        self, symbols: Float[Tensor, "S batch symbols"], prior: "SlotDistribution"
+    ) -> Float[Tensor, "S batch"]:
+        """Log p(z) - log q(z) of drawn symbols; the number of their orders cancels."""
+        # xlogy's rule 0 * log 0 = 0, written for log-probabilities.
+        return torch.where(symbols > 0, symbols * (prior.log_probs - self.log_probs), 0.0).sum(-1)
+
+    def with_gradient(
+        self, drawn: Float[Tensor, "S batch symbols"], to_log_probs: ToLogProbs
+    ) -> Float[Tensor, "S batch symbols"]:
+        """Drawn symbols with an estimated gradient."""
+        return symbols_with_gradient(self.log_probs, self.probs, drawn, self.n_slots, to_log_probs)
+
+    def relaxed_parts(
         self, n_samples: int, temperatures: Temperatures, generator: torch.Generator
-    ) -> tuple[Float[Tensor, "S batch L0"], Float[Tensor, "S batch L0 K"]]:
+    ) -> tuple[Float[Tensor, "S batch L0 2"], Float[Tensor, "S batch L0 K"]]:
         """Relaxed gates (the paper's ``equ:2dgumbelsoftmax``) and features (``equ:kdgumbelsoftmax``) of each slot."""
         batch, n_features = self.feature_log_probs.shape
         shape = (n_samples, batch, self.n_slots)
         log_gate = torch.stack([F.logsigmoid(self.gate_logit), F.logsigmoid(-self.gate_logit)], dim=-1)
         gate_noise = gumbel((*shape, 2), log_gate, generator)
-        gates = ((log_gate[:, None, :] + gate_noise) / temperatures.gate).softmax(-1)[..., 0]
+        gates = ((log_gate[:, None, :] + gate_noise) / temperatures.gate).softmax(-1)
         feature_noise = gumbel((*shape, n_features), self.feature_log_probs, generator)
         features = ((self.feature_log_probs[:, None, :] + feature_noise) / temperatures.feature).softmax(-1)
         return gates, features
 
+    def from_parts(
+        self, gates: Float[Tensor, "S batch L0 2"], features: Float[Tensor, "S batch L0 K"]
+    ) -> Float[Tensor, "S batch K"]:
+        """The sum over the slots of gate times feature (the paper's ``equ:mc_ELL_sample``)."""
+        return (gates[..., 0].unsqueeze(-2) @ features).squeeze(-2)
+
     def relaxed_sample(
         self, n_samples: int, temperatures: Temperatures, generator: torch.Generator
     ) -> Float[Tensor, "S batch K"]:
-        """Relaxed counts, the sum over the slots of gate times feature (the paper's ``equ:mc_ELL_sample``)."""
+        """Relaxed counts."""
         if has_kernels(self.feature_logits):
             return relaxed_counts(
                 self.gate_logit,
@@ -154,8 +194,7 @@ class SlotDistribution:
                 n_samples=n_samples,
                 generator=generator,
             )
-        gates, features = self.relaxed_slots(n_samples, temperatures, generator)
-        return (gates.unsqueeze(-2) @ features).squeeze(-2)
+        return self.from_parts(*self.relaxed_parts(n_samples, temperatures, generator))
 
     def log_prob(self, counts: Float[Tensor, "... K"]) -> Float[Tensor, "..."]:
         """Log-probability of count vectors; minus infinity for counts beyond the budget."""

@@ -55,5 +55,10 @@ def _work_and_keep(work: Callable[[Run, Path], dict[str, Any]], run: Run, folder
     write_text(path, json.dumps(run | work(run, path.parent), allow_nan=False))
 
 
+def run_folder(folder: Path, run: Run) -> Path:
+    """Where a run keeps what it needs and what it leaves."""
+    return folder / "-".join(str(value).replace(":", "_") for value in run.values())
+
+
 def _result_path(folder: Path, run: Run) -> Path:
-    return folder / "-".join(str(value).replace(":", "_") for value in run.values()) / "result.json"
+    return run_folder(folder, run) / "result.json"

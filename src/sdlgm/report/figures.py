@@ -23,7 +23,7 @@ ATLAS_ROWS = 50
 def reconstructions(model: Any, data: Dataset, codes: sp.csr_matrix, n: int = 12) -> Figure:
     """Observations above what their codes decode to."""
     rows = _spread(codes.shape[0], n if data.image_shape else n // 2)
-    original = _dense(data.X[rows])
+    original = dense(data.X[rows])
     decoded = model.inverse_transform(codes[rows])
     if data.image_shape is None:
         return _traces(original, decoded, rows, data)
@@ -51,7 +51,7 @@ def reading_a_code(model: Any, data: Dataset, codes: sp.csr_matrix, n: int = 3, 
         features = code.indices[np.argsort(-code.data, kind="stable")][:max_features]
         changes = _effects(model, code, features)
         limit = max(float(np.abs(changes).max(initial=0)), 1e-9)
-        _picture(line[0], _dense(data.X[[row]])[0], data)
+        _picture(line[0], dense(data.X[[row]])[0], data)
         for position, axis in enumerate(line[1:-1]):
             if position < len(features):
                 axis.imshow(changes[position].reshape(shape), cmap=CHANGES, vmin=-limit, vmax=limit)
@@ -88,11 +88,11 @@ def sparsity(model: Any, data: Dataset, codes: sp.csr_matrix, drawn: sp.csr_matr
     return figure
 
 
-def code_map(data: Dataset, codes: sp.csr_matrix, random_state: int = 0) -> Figure:
+def code_map(data: Dataset, codes: sp.csr_matrix, random_state: int = 0, max_rows: int = MAP_ROWS) -> Figure:
     """The codes in two dimensions by t-SNE, coloured by label, or by the number of active slots without labels."""
     from sklearn.manifold import TSNE
 
-    rows = _spread(codes.shape[0], MAP_ROWS)
+    rows = _spread(codes.shape[0], max_rows)
     if len(np.unique(codes[rows].toarray(), axis=0)) < MIN_DISTINCT_CODES:
         return _notice("Almost all observations have the same code: there is nothing to map.")
     perplexity = min(30.0, max(2.0, (len(rows) - 1) / 4))
@@ -242,7 +242,7 @@ def _n_active(codes: sp.csr_matrix) -> np.ndarray:
     return np.asarray(codes.sum(axis=1)).ravel().astype(int)
 
 
-def _dense(rows: np.ndarray | sp.csr_matrix) -> np.ndarray:
+def dense(rows: np.ndarray | sp.csr_matrix) -> np.ndarray:
     return rows.toarray() if sp.issparse(rows) else np.asarray(rows)
 
 
@@ -261,6 +261,13 @@ def _bare(axis: Axes) -> None:
     axis.set(xticks=[], yticks=[])
     for spine in axis.spines.values():
         spine.set(linewidth=0.4, color=GREY)
+
+
+def picture_row(axes: Any, images: np.ndarray, data: Dataset, label: str) -> None:
+    """One image on each of the axes, and a label before the first."""
+    for axis, image in zip(axes, images, strict=True):
+        _picture(axis, image, data)
+    _label_row(axes[0], label)
 
 
 def _label_row(axis: Axes, text: str) -> None:

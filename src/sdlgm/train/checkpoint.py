@@ -31,6 +31,7 @@ class Checkpoint:
     def save(self, trainer: Trainer, progress: Progress) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         tensors = {f"module.{name}": tensor for name, tensor in parameters_of(trainer.module).items()}
+        tensors |= {f"estimator.{name}": tensor for name, tensor in parameters_of(trainer.estimator).items()}
         for index, state in trainer.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{name}": tensor.cpu().clone() for name, tensor in state.items()}
         tensors["generator"] = trainer.generator.get_state()
@@ -56,6 +57,7 @@ class Checkpoint:
                 )
         try:
             trainer.module.load_state_dict(_tensorfile.under("module", tensors))
+            trainer.estimator.load_state_dict(_tensorfile.under("estimator", tensors))
             self._restore_optimizer(trainer, _tensorfile.under("optimizer", tensors))
             trainer.generator.set_state(tensors["generator"])
             trainer.iteration = document["iteration"]

@@ -3,9 +3,10 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sdlgm.errors import ModelFileError, TrainingDivergedError
+from sdlgm.model import SDLGMModule
 from sdlgm.train.batches import ShuffledBatches, to_tensor
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.monitor import Monitor
@@ -22,12 +23,13 @@ def fit(
     checkpoint: Checkpoint | None = None,
     resume: bool = False,
     visible: bool = False,
+    callback: Callable[[SDLGMModule, int], None] | None = None,
 ) -> None:
     """Train until ``max_iter``, or until the watched bound no longer improves if early stopping is on.
 
-    ``progress`` is filled on the way. With early stopping the module ends with its best parameters, otherwise with its
-    last. A term that is no longer finite stops the run; the module then has the parameters of the last point of the
-    curve.
+    ``progress`` is filled on the way, and ``callback(module, iteration)`` called after every iteration. With early
+    stopping the module ends with its best parameters, otherwise with its last. A term that is no longer finite stops
+    the run; the module then has the parameters of the last point of the curve.
     """
     config, module = trainer.config, trainer.module
     if checkpoint is not None and checkpoint.path.exists():
@@ -54,6 +56,8 @@ def fit(
             if watch:
                 _watch(trainer, monitor, progress)
                 good, good_iteration = parameters_of(module), trainer.iteration
+            if callback is not None:
+                callback(module, trainer.iteration)
             bar.update(trainer.iteration, progress.history[-1] if progress.history else None)
             if keep and checkpoint is not None:
                 checkpoint.save(trainer, progress)

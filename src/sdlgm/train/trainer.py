@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from sdlgm.errors import TrainingDivergedError
-from sdlgm.gradients import GRADIENTS
+from sdlgm.gradients import GRADIENTS, GradientEstimator
 from sdlgm.model import Objective, SDLGMModule
 from sdlgm.train import schedules
 from sdlgm.train.batches import binarize
@@ -19,19 +19,29 @@ class Trainer:
     def __init__(self, module: SDLGMModule, config: TrainConfig, seed: int):
         self.module = module
         self.iteration = 0
-        self.configure(config)
+        self.config = config
         self.device = next(module.parameters()).device
+        self.estimator = self._new_estimator()
         self.generator = torch.Generator(self.device).manual_seed(seed)
         temperatures = [module.log_gate_temperature, module.log_feature_temperature]
         for log_temperature in temperatures:
             log_temperature.requires_grad_(config.learn_temperature)
         trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        trained += self.estimator.parameters()
         self.optimizer = torch.optim.Adam(trained, lr=config.learning_rate, fused=True)
+
+    def _new_estimator(self) -> GradientEstimator:
+        return GRADIENTS[self.config.gradient](self.module.posterior.n_logits).to(self.device)
 
     def configure(self, config: TrainConfig) -> None:
         """Go on with other options of training."""
+        other_gradient = config.gradient != self.config.gradient
         self.config = config
-        self.estimator = GRADIENTS[config.gradient]()
+        if other_gradient:
+            self.estimator = self._new_estimator()
+            parameters = list(self.estimator.parameters())
+            if parameters:
+                self.optimizer.add_param_group({"params": parameters})
 
     def step(self, rows: Tensor) -> Objective:
         """One update of all parameters from a batch of rows."""
@@ -41,13 +51,13 @@ class Trainer:
         if not module.training:
             module.train()
         x = binarize(rows, config.binarize, self.generator)
-        objective = module.objective(x, self._expectation, config.kl)
-        kl = objective.kl if weight == 1.0 else weight * objective.kl
-        loss = (kl - objective.log_likelihood).mean()
+        objective = module.objective(x, self._expectation, config.kl, weight)
+        loss = -objective.value.mean()
         if not math.isfinite(loss.item()):
             raise TrainingDivergedError(f"{_first_bad_term(objective)} is not finite at iteration {self.iteration}")
         self.optimizer.zero_grad()
         loss.backward()
+        self._scale_encoder_gradient()
         self.optimizer.step()
         self.iteration += 1
         return objective
@@ -72,6 +82,13 @@ class Trainer:
             temperatures=self.module.temperatures,
             generator=self.generator,
         )
+
+    def _scale_encoder_gradient(self) -> None:
+        divisor = self.estimator.encoder_divisor
+        if divisor != 1.0:
+            for parameter in self.module.posterior.parameters():
+                if parameter.grad is not None:
+                    parameter.grad /= divisor
 
     def _follow_schedules(self, weight: float) -> None:
         module, config = self.module, self.config

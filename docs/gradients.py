@@ -1,0 +1,55 @@
+"""What docs/build.py makes of results/gradients.json."""
+
+from typing import Any
+
+from markdown_table import heading, line
+
+FAMILIES = {
+    "bernoulli": "Bernoulli variables",
+    "categorical": "Categorical variables",
+    "slots": "Slots that share a distribution (posterior `shared`)",
+    "subset": "Subsets within the budget (posterior `subset`)",
+    "chain": "Subsets whose features look at each other (posterior `chain`)",
+    "ordered": "A length and a feature for each position (posterior `ordered`)",
+}
+
+
+def page(result: dict[str, Any]) -> str:
+    sections = []
+    for family, title in FAMILIES.items():
+        lines = heading(
+            "gradient", "bias", "Monte Carlo error", "deviation of one draw", "cosine with the exact gradient"
+        )
+        rows = [row for row in result["rows"] if row["family"] == family]
+        for row in sorted(rows, key=lambda row: (not row["unbiased"], row["bias"])):
+            bias = f"{row['bias']:.3f}" + (" (unbiased)" if row["unbiased"] else "")
+            lines.append(
+                line(
+                    f"`{row['gradient']}`",
+                    bias,
+                    f"{row['bias_error']:.3f}",
+                    f"{row['deviation']:.2f}",
+                    f"{row['cosine']:.3f}",
+                )
+            )
+        sections += [f"## {title}", "", *lines, ""]
+    return "\n".join(
+        [
+            "# Bias and variance of the gradients",
+            "",
+            "*This page is made by `docs/build.py` from [gradients.json](gradients.json).*",
+            "",
+            "A model small enough to sum over all of its codes has an exact gradient. Here is how far each estimator "
+            "is from it, in units of the length of that gradient. Unbiased estimators differ from it by Monte Carlo "
+            "error only; the tests hold that. With two symbols `reinmax` and `darn` are the same estimator.",
+            "",
+            *sections,
+            "## Protocol",
+            "",
+            *[f"- **{name}**: {text}." for name, text in result["protocol"].items()],
+            f"- **command**: `{result['command']}`",
+            f"- **machine**: {result['cores']} cores; "
+            + ", ".join(f"{name} {version}" for name, version in result["versions"].items()),
+            "",
+        ]
+    )

@@ -1,0 +1,131 @@
+"""The ordered posterior: how many features an observation needs, and one distribution for each position.
+
+q(L) is a distribution over 0..L0, and position l <= L holds a feature drawn from pi_l. The slots of the prior are
+exchangeable, so a list of L features costs the same wherever they stand, and
+
+    KL = KL(q(L) || Binomial(L0, lambda_0)) + sum_l P(L >= l) KL(pi_l || alpha):
+
+nothing is charged for closed slots, nor for where the open ones stand. Position 1 is open whenever any other is, so
+that the positions fill in the order of their importance: the first m features of a code are a coarser code.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sdlgm.model.slots import KL, PriorTerms, SlotDistribution
+from sdlgm.model.variables import CLOSED, IndependentVariables
+
+
+@dataclass(frozen=True)
+class OrderedDistribution(IndependentVariables):
+    """Lists of at most L0 features out of K, of which only the counts are seen.
+
+    The variables are the length, which comes first, and the feature at each position.
+    """
+
+    length_logits: Float[Tensor, "batch lengths"]
+    """Log-probabilities, up to a constant, of the L0 + 1 lengths."""
+    feature_logits: Float[Tensor, "batch L0 K"]
+
+    @property
+    def n_slots(self) -> int:
+        return self.feature_logits.shape[-2]
+
+    @property
+    def n_features(self) -> int:
+        return self.feature_logits.shape[-1]
+
+    @cached_property
+    def length_log_probs(self) -> Float[Tensor, "batch lengths"]:
+        return self.length_logits.log_softmax(-1)
+
+    @cached_property
+    def feature_log_probs(self) -> Float[Tensor, "batch L0 K"]:
+        return self.feature_logits.log_softmax(-1)
+
+    @cached_property
+    def log_probs(self) -> Float[Tensor, "batch V W"]:
+        width = max(self.n_slots + 1, self.n_features)
+        length = F.pad(self.length_log_probs, (0, width - self.n_slots - 1), value=CLOSED)
+        features = F.pad(self.feature_log_probs, (0, width - self.n_features), value=CLOSED)
+        return torch.cat([length.unsqueeze(-2), features], dim=-2)
+
+    @cached_property
+    def open(self) -> Float[Tensor, "batch L0"]:
+        """P(L >= l) for each position l."""
+        return _at_least(self.length_log_probs.exp())
+
+    def counts(self, symbols: Float[Tensor, "S batch V W"]) -> Float[Tensor, "S batch K"]:
+        """The sum of the features at the positions that are open."""
+        is_open = _at_least(symbols[..., 0, : self.n_slots + 1])
+        features = symbols[..., 1:, : self.n_features]
+        return (is_open.unsqueeze(-2) @ features).squeeze(-2)
+
+    @property
+    def gate_prob(self) -> Float[Tensor, " batch"]:
+        """Share of the slots that are in use, on average."""
+        return self.open.mean(-1)
+
+    @property
+    def feature_probs(self) -> Float[Tensor, "batch K"]:
+        """How the slots in use divide among the features."""
+        expected = (self.open.unsqueeze(-2) @ self.feature_log_probs.exp()).squeeze(-2)
+        return expected / expected.sum(-1, keepdim=True)
+
+    @property
+    def presence(self) -> Float[Tensor, "batch K"]:
+        """Probability that a feature is present at all."""
+        absent = torch.log1p(-self.feature_log_probs.exp().clamp(max=1 - 1e-6)).cumsum(-2).exp()
+        lengths = self.length_log_probs.exp()
+        return 1 - lengths[:, :1] - (lengths[:, 1:].unsqueeze(-2) @ absent).squeeze(-2)
+
+    def mode(self, budget: int | None = None) -> Int[Tensor, "batch K"]:
+        """The most probable length, and at each position up to there, or to ``budget``, the most probable feature."""
+        length = self.length_log_probs.argmax(-1, keepdim=True)
+        if budget is not None:
+            length = length.clamp(max=budget)
+        is_open = torch.arange(self.n_slots, device=length.device) < length
+        counts = torch.zeros_like(self.feature_logits[:, 0], dtype=torch.long)
+        return counts.scatter_add_(-1, self.feature_logits.argmax(-1), is_open.long())
+
+    def log_ratio(self, symbols: Float[Tensor, "S batch V W"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
+        """Log p(list) - log q(list) of a drawn length and the features at the positions that it opens."""
+        lengths, features = symbols[..., 0, : self.n_slots + 1], symbols[..., 1:, : self.n_features]
+        of_length = (lengths * (log_binomial(prior) - self.length_log_probs)).sum(-1)
+        of_features = (features * (prior.feature_log_probs - self.feature_log_probs)).sum(-1)
+        return of_length + (_at_least(lengths) * of_features).sum(-1)
+
+    def kl(self, prior: SlotDistribution, kl: KL) -> Float[Tensor, " batch"]:
+        """What the code costs under ``prior``."""
+        return self.prior_terms(prior, kl).kl
+
+    def prior_terms(self, prior: SlotDistribution, kl: KL) -> PriorTerms:
+        """The divergence of the length, and of the features at the open positions."""
+        lengths = self.length_log_probs.exp()
+        features = self.feature_log_probs.exp()
+        return PriorTerms(
+            log_prior_gates=lengths @ log_binomial(prior),
+            log_prior_features=(self.open * (features @ prior.feature_log_probs)).sum(-1),
+            entropy_gates=-(lengths * self.length_log_probs).sum(-1),
+            entropy_features=-(self.open * (features * self.feature_log_probs).sum(-1)).sum(-1),
+        )
+
+
+def log_binomial(prior: SlotDistribution) -> Float[Tensor, " lengths"]:
+    """Log-probability of each number of open slots under the prior, Binomial(L0, lambda_0)."""
+    n_slots = prior.n_slots
+    numbers = torch.arange(n_slots + 1, dtype=prior.feature_logits.dtype, device=prior.feature_logits.device)
+    log_factorial = torch.lgamma(numbers + 1)
+    log_orders = log_factorial[-1] - log_factorial - log_factorial.flip(0)
+    gate = numbers * F.logsigmoid(prior.gate_logit) + (n_slots - numbers) * F.logsigmoid(-prior.gate_logit)
+    return log_orders + gate
+
+
+def _at_least(lengths: Float[Tensor, "*batch lengths"]) -> Float[Tensor, "*batch L0"]:
+    """From the probabilities of the lengths 0..L0 to those of being at least 1..L0."""
+    return lengths.flip(-1).cumsum(-1).flip(-1)[..., 1:]

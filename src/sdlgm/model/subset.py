@@ -1,0 +1,150 @@
+"""The subset posterior: which features are present, each with a probability of its own, never more than the budget.
+
+Features are asked in a fixed order; each is present with its own probability, independently, until ``n_slots`` are
+present, and the rest stay off. So the budget is a property of the distribution and not a correction afterwards, and
+all sums over subsets are sums over the number of features present so far, which is a Markov chain.
+
+The code is scored under the prior over counts of the paper, a multinomial: with N features present, each once,
+
+    log p(n) = log L0! - log (L0 - N)! + sum over those present of log(lambda_0 alpha_k) + (L0 - N) log(1 - lambda_0).
+
+Nothing is charged for which slot holds which feature, since nobody sees it.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from sdlgm import _kernels
+from sdlgm.model.noise import array, bernoulli, has_kernels
+from sdlgm.model.slots import KL, PriorTerms, SlotDistribution
+from sdlgm.model.variables import IndependentVariables
+
+
+@dataclass(frozen=True)
+class SubsetDistribution(IndependentVariables):
+    """Subsets of K features with at most ``n_slots`` elements; ``logits`` are the log-odds of each feature asked."""
+
+    logits: Float[Tensor, "batch K"]
+    n_slots: int
+
+    @cached_property
+    def log_probs(self) -> Float[Tensor, "batch K 2"]:
+        return torch.stack([F.logsigmoid(-self.logits), F.logsigmoid(self.logits)], dim=-1)
+
+    def sample_symbols(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch K 2"]:
+        """As if there were no budget; `counts` stops there."""
+        probs = torch.sigmoid(self.logits.detach())
+        drawn = bernoulli(probs.repeat(n_samples, 1), generator).unflatten(0, (n_samples, len(probs)))
+        return torch.stack([1 - drawn, drawn], dim=-1)
+
+    def counts(self, symbols: Float[Tensor, "S batch K 2"]) -> Float[Tensor, "S batch K"]:
+        """The features drawn present, in their order, as long as the budget lasts."""
+        present = symbols[..., 1]
+        if bool((present.detach().sum(-1) <= self.n_slots).all()):  # nearly always
+            return present
+        return present * (present.detach().cumsum(-1) <= self.n_slots)
+
+    @cached_property
+    def _marginals(self) -> tuple[Float[Tensor, "batch n"], Float[Tensor, "batch K"], Float[Tensor, " batch"]]:
+        """Distribution of the number present, presence of each feature, entropy."""
+        if has_kernels(self.logits) and not (torch.is_grad_enabled() and self.logits.requires_grad):
+            parts = _kernels.subset_marginals(array(self.logits), self.n_slots)
+            n_present, presence, entropy = (torch.from_numpy(part) for part in parts)
+            return n_present, presence, entropy
+        return _plain_marginals(self.logits, self.n_slots)
+
+    @property
+    def presence(self) -> Float[Tensor, "batch K"]:
+        """Probability that a feature is present."""
+        return self._marginals[1]
+
+    @property
+    def gate_prob(self) -> Float[Tensor, " batch"]:
+        """Share of the slots that are in use, on average."""
+        return self.presence.sum(-1) / self.n_slots
+
+    @property
+    def feature_probs(self) -> Float[Tensor, "batch K"]:
+        """How the slots in use divide among the features."""
+        return self.presence / self.presence.sum(-1, keepdim=True)
+
+    def mode(self) -> Int[Tensor, "batch K"]:
+        """The most probable subset, exactly; on the CPU."""
+        return torch.from_numpy(_kernels.subset_modes(array(self.logits.cpu()), self.n_slots))
+
+    def log_prob(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]:
+        """Log-probability of codes; minus infinity for those with a feature twice or beyond the budget."""
+        asked = counts.cumsum(-1) - counts < self.n_slots
+        each = torch.where(counts > 0, F.logsigmoid(self.logits), F.logsigmoid(-self.logits))
+        possible = (counts <= 1).all(-1) & (counts.sum(-1) <= self.n_slots)
+        return torch.where(possible, torch.where(asked, each, 0.0).sum(-1), -torch.inf)
+
+    def log_ratio(self, symbols: Float[Tensor, "S batch K 2"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
+        """Log p(z) - log q(z) of drawn codes."""
+        counts = self.counts(symbols)
+        return prior.log_prob(counts) - self.log_prob(counts)
+
+    def kl(self, prior: SlotDistribution, kl: KL) -> Float[Tensor, " batch"]:
+        """What the code costs under ``prior``."""
+        if not has_kernels(self.logits):
+            return self.prior_terms(prior, "exact").kl
+        # The slots that are off cost (N - L0) log(1 - lambda_0): a constant, and a part of each feature's own cost.
+        cost = -(prior.feature_log_probs + prior.gate_logit)
+        numbers = torch.arange(self.n_slots + 1, dtype=self.logits.dtype)
+        orders = torch.lgamma(numbers.new_tensor(self.n_slots + 1.0)) - torch.lgamma(self.n_slots - numbers + 1)
+        return _Divergence.apply(self.logits, cost, -orders) - self.n_slots * F.logsigmoid(-prior.gate_logit)
+
+    def prior_terms(self, prior: SlotDistribution, kl: KL) -> PriorTerms:
+        """The divergence in parts: of the number N of features present, and of which they are given N."""
+        n_present, presence, entropy = self._marginals
+        numbers = torch.arange(self.n_slots + 1, dtype=self.logits.dtype, device=self.logits.device)
+        log_factorial = torch.lgamma(numbers + 1)
+        log_binomial = log_factorial[-1] - log_factorial - log_factorial.flip(0)
+        of_number = log_binomial + numbers * F.logsigmoid(prior.gate_logit)
+        of_number = of_number + (self.n_slots - numbers) * F.logsigmoid(-prior.gate_logit)
+        entropy_of_number = torch.special.entr(n_present).sum(-1)
+        return PriorTerms(
+            log_prior_gates=n_present @ of_number,
+            log_prior_features=n_present @ log_factorial + presence @ prior.feature_log_probs,
+            entropy_gates=entropy_of_number,
+            entropy_features=entropy - entropy_of_number,
+        )
+
+
+class _Divergence(torch.autograd.Function):
+    """The kernel, with the derivatives that it finds on the way."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, cost: Tensor, closing: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.result = _kernels.subset_divergence(array(logits), array(cost), array(closing))
+        return torch.from_numpy(ctx.result.kl)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        result: _kernels.SubsetDivergence = ctx.result
+        to_cost = gradient @ torch.from_numpy(result.presence) if ctx.needs_input_grad[1] else None
+        return gradient.unsqueeze(-1) * torch.from_numpy(result.logits), to_cost, None
+
+
+def _plain_marginals(logits: Tensor, n_slots: int) -> tuple[Tensor, Tensor, Tensor]:
+    """As `_kernels.subset_marginals`, by torch's operations, which have gradients and run on any device."""
+    before = F.one_hot(torch.zeros(len(logits), dtype=torch.long, device=logits.device), n_slots + 1).to(logits)
+    probs = torch.sigmoid(logits)
+    entropies = F.softplus(logits) - probs * logits
+    presence, entropy = [], torch.zeros_like(logits[:, 0])
+    for k in range(logits.shape[-1]):
+        asked = before[:, :-1].sum(-1)
+        presence.append(asked * probs[:, k])
+        entropy = entropy + asked * entropies[:, k]
+        present = before[:, :-1] * probs[:, k, None]
+        absent = before[:, :-1] * (1 - probs[:, k, None])
+        before = F.pad(absent, (0, 1)) + F.pad(present, (1, 0)) + F.pad(before[:, -1:], (n_slots, 0))
+    return before, torch.stack(presence, dim=-1), entropy

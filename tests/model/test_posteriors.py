@@ -1,0 +1,231 @@
+"""Subset, chain and ordered posteriors against sums over everything that they can draw."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from torch import Tensor
+
+from enumeration import L0, K, all_counts, tiny_prior
+from sdlgm.model import ModelConfig, SDLGMModule, SlotDistribution, Temperatures, discrete_expectation
+from sdlgm.model.chain import ChainDistribution
+from sdlgm.model.ordered import OrderedDistribution
+from sdlgm.model.posteriors import POSTERIORS
+from sdlgm.model.subset import SubsetDistribution
+from sdlgm.paper.gradients import FAMILIES
+
+FAMILY_NAMES = ["subset", "chain", "ordered"]
+COLD = Temperatures(torch.tensor(0.1), torch.tensor(0.1))
+
+
+def distribution(name: str, copies: int = 1):
+    family = FAMILIES[name]
+    return family.posterior(family.parameters, copies)
+
+
+def all_drawn(name: str) -> tuple[Tensor, Tensor]:
+    """Everything that a family can draw, as symbols (n, 1, ...), and its probability."""
+    symbols = FAMILIES[name].symbols.unsqueeze(1)
+    return symbols, distribution(name).log_prob_of(symbols).exp()[:, 0]
+
+
+def probabilities_of_counts(name: str) -> dict[tuple[int, ...], float]:
+    symbols, probs = all_drawn(name)
+    found: dict[tuple[int, ...], float] = {}
+    for counts, prob in zip(distribution(name).counts(symbols)[:, 0], probs, strict=True):
+        key = tuple(int(count) for count in counts)
+        found[key] = found.get(key, 0.0) + float(prob)
+    return {counts: prob for counts, prob in found.items() if prob > 0}
+
+
+@pytest.mark.parametrize("name", FAMILY_NAMES)
+def test__everything_drawn__probabilities__sum_to_one_within_the_budget(name):
+    found = probabilities_of_counts(name)
+    assert sum(found.values()) == pytest.approx(1.0, abs=1e-12)
+    assert max(sum(counts) for counts in found) == L0
+
+
+@pytest.mark.parametrize("name", ["subset", "chain"])
+def test__log_prob__all_counts__equals_enumeration(name):
+    found = probabilities_of_counts(name)
+    for counts in all_counts():
+        log_prob = distribution(name).log_prob(counts[None, None]).item()
+        assert math.exp(log_prob) == pytest.approx(found.get(tuple(counts.int().tolist()), 0.0), abs=1e-12)
+
+
+def test__subset_kl__enumerated__equals_divergence_of_the_counts(loops):
+    prior = tiny_prior()
+    expected = sum(
+        q * (math.log(q) - prior.log_prob(torch.tensor([counts], dtype=torch.float64)).item())
+        for counts, q in probabilities_of_counts("subset").items()
+    )
+    posterior = distribution("subset")
+    assert posterior.kl(prior, "exact").item() == pytest.approx(expected, rel=1e-10)
+    assert posterior.prior_terms(prior, "exact").kl.item() == pytest.approx(expected, rel=1e-10)
+
+
+def test__chain_cost__enumerated__has_the_divergence_of_the_counts_as_its_mean():
+    prior, posterior = tiny_prior(), distribution("chain")
+    found = probabilities_of_counts("chain")
+    expected, mean = 0.0, 0.0
+    for counts, q in found.items():
+        code = torch.tensor([[counts]], dtype=torch.float64)
+        expected += q * (math.log(q) - prior.log_prob(code[0]).item())
+        mean += q * posterior.cost(code, prior).item()
+    assert mean == pytest.approx(expected, rel=1e-10)
+
+
+def test__chain_kl__fixed_draws__is_close_to_the_divergence():
+    """An estimate, so only close; many copies bring many draws."""
+    prior, posterior = tiny_prior(), distribution("chain", 2000)
+    found = probabilities_of_counts("chain")
+    expected = sum(
+        q * (math.log(q) - prior.log_prob(torch.tensor([counts], dtype=torch.float64)).item())
+        for counts, q in found.items()
+    )
+    values = posterior.kl(prior, "exact")
+    assert abs(values.mean().item() - expected) < 4.5 * values.std().item() / 2000**0.5
+
+
+def test__ordered_kl__enumerated__equals_divergence_of_the_lists():
+    prior, posterior = tiny_prior(), distribution("ordered")
+    symbols, probs = all_drawn("ordered")
+    mean = -(probs * posterior.log_ratio(symbols, prior)[:, 0]).sum().item()
+    assert posterior.kl(prior, "exact").item() == pytest.approx(mean, rel=1e-10)
+    # Of the counts, which are all that is seen, it is an upper bound.
+    of_counts = sum(
+        q * (math.log(q) - prior.log_prob(torch.tensor([counts], dtype=torch.float64)).item())
+        for counts, q in probabilities_of_counts("ordered").items()
+    )
+    assert of_counts < mean
+
+
+def test__ordered_kl__lengths_and_features_of_the_prior__is_zero():
+    prior = tiny_prior()
+    lengths = torch.tensor([math.comb(L0, n) for n in range(L0 + 1)], dtype=torch.float64).log()
+    lengths = lengths + prior.gate_logit * torch.arange(L0 + 1)
+    posterior = OrderedDistribution(lengths[None], prior.feature_log_probs.expand(1, L0, K))
+    assert posterior.kl(prior, "exact").item() == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", FAMILY_NAMES)
+def test__marginals__enumerated__are_equal(name):
+    found = probabilities_of_counts(name)
+    copies = 4000 if name == "chain" else 1  # the chain's are estimates
+    posterior = distribution(name, copies)
+    presence = [sum(q for counts, q in found.items() if counts[k] > 0) for k in range(K)]
+    n_active = sum(q * sum(counts) for counts, q in found.items())
+    tolerance = 0.01 if name == "chain" else 1e-6
+    np.testing.assert_allclose(posterior.presence.mean(0), presence, atol=tolerance)
+    assert posterior.gate_prob.mean().item() * L0 == pytest.approx(n_active, abs=tolerance)
+    assert posterior.feature_probs.sum(-1)[0].item() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", FAMILY_NAMES)
+def test__sample__goodness_of_fit__passes(name, generator):
+    found = probabilities_of_counts(name)
+    n = 20_000
+    drawn = distribution(name, n).sample(1, generator)[0]
+    keys, observed = np.unique(drawn.int().numpy(), axis=0, return_counts=True)
+    table = {tuple(key.tolist()): count for key, count in zip(keys, observed, strict=True)}
+    assert set(table) <= set(found)
+    expected = np.array([q * n for q in found.values()])
+    result = stats.chisquare([table.get(counts, 0) for counts in found], expected * n / expected.sum())
+    assert result.pvalue > 1e-4
+
+
+def test__subset_mode__enumerated__is_the_most_probable():
+    for seed in range(30):
+        logits = 2 * torch.randn(1, K, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        posterior = SubsetDistribution(logits, L0)
+        best = max(all_counts(), key=lambda counts: posterior.log_prob(counts[None, None]).item())
+        assert posterior.mode()[0].tolist() == best.int().tolist()
+
+
+def test__ordered_mode__budget__is_a_prefix():
+    length = torch.tensor([[0.0, 0.0, 0.0, 5.0]])
+    features = torch.eye(5)[[3, 1, 3]].unsqueeze(0) * 4
+    posterior = OrderedDistribution(length, features)
+    assert posterior.mode()[0].tolist() == [0, 1, 0, 2, 0]
+    assert posterior.mode(2)[0].tolist() == [0, 1, 0, 1, 0]
+    assert posterior.mode(1)[0].tolist() == [0, 0, 0, 1, 0]
+    assert posterior.mode(0)[0].tolist() == [0] * 5
+
+
+@given(
+    n_features=st.integers(1, 12),
+    n_slots=st.integers(1, 6),
+    scale=st.floats(0, 30),
+    seed=st.integers(0, 1000),
+    name=st.sampled_from(FAMILY_NAMES),
+)
+@settings(max_examples=60, deadline=None)
+def test__codes__any_parameters__keep_the_budget(n_features, n_slots, scale, seed, name):
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return scale * torch.randn(shape, generator=generator)
+
+    posterior = {
+        "subset": lambda: SubsetDistribution(normal(4, n_features), n_slots),
+        "chain": lambda: ChainDistribution(
+            normal(4, n_features), torch.triu(normal(n_features, n_features), 1), n_slots
+        ),
+        "ordered": lambda: OrderedDistribution(normal(4, n_slots + 1), normal(4, n_slots, n_features)),
+    }[name]()
+    for counts in (posterior.sample(3, generator), posterior.mode()[None].float()):
+        assert bool((counts == counts.round()).all())
+        assert bool((counts >= 0).all())
+        assert bool((counts.sum(-1) <= n_slots).all())
+    relaxed = posterior.relaxed_sample(2, COLD, generator)
+    assert bool((relaxed.sum(-1) <= n_slots * (1 + 1e-5)).all())
+
+
+def test__subset_kl__gradients__equal_the_plain_version():
+    """The compiled loops with their own derivatives, against torch's operations and autograd."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = [
+        torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in ((5, K), (), (K,))
+    ]
+    weights = torch.randn(5, generator=generator, dtype=torch.float64)
+
+    def gradients(divergence) -> tuple[Tensor, ...]:
+        logits, gate_logit, feature_logits = inputs
+        kl = divergence(SubsetDistribution(logits, L0), SlotDistribution(gate_logit, feature_logits, L0))
+        return torch.autograd.grad((weights * kl).sum(), inputs)
+
+    compiled = gradients(lambda posterior, prior: posterior.kl(prior, "exact"))
+    plain = gradients(lambda posterior, prior: posterior.prior_terms(prior, "exact").kl)  # not compiled with gradients
+    for one, other in zip(compiled, plain, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("name", sorted(POSTERIORS))
+def test__bounds__tiny_model__are_below_the_evidence_and_meet_it(name, generator):
+    """E log p(x, z) / q(z) with hard draws is below log p(x), which many importance samples reach."""
+    torch.manual_seed(3)
+    config = ModelConfig(
+        n_inputs=4, n_features=K, n_slots=L0, gate_prior=0.4, hidden=(6,), gate_hidden=(5,), posterior=name
+    )
+    module = SDLGMModule(config).double().eval()
+    for parameter in module.parameters():
+        parameter.data.add_(0.3 * torch.randn_like(parameter))
+    x = torch.tensor([[1.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.0]], dtype=torch.float64)
+    with torch.no_grad():
+        counts = all_counts()
+        log_likelihood = module.log_likelihood(x, counts[:, None, :].expand(-1, len(x), -1))
+        evidence = (module.prior().log_prob(counts)[:, None] + log_likelihood).logsumexp(0)
+        one = module.importance_weighted_bound(x.repeat(20_000, 1), 1, generator).unflatten(0, (-1, 2))
+        bound = module.elbo(x.repeat(5000, 1), discrete_expectation(8, generator)).value.unflatten(0, (-1, 2))
+        many = module.importance_weighted_bound(x, 40_000, generator)
+    error = (one.var(0) / len(one) + bound.var(0) / len(bound)).sqrt()
+    assert bool(((one.mean(0) - bound.mean(0)).abs() < 4.5 * error + 0.01).all())
+    assert bool((bound.mean(0) < evidence).all())
+    if name in ("subset", "chain"):  # they never draw a feature twice, which is a part of the evidence
+        assert bool((many < evidence + 0.01).all())
+    else:
+        torch.testing.assert_close(many, evidence, atol=0.03, rtol=0)
