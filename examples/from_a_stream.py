@@ -14,9 +14,7 @@ def chunk(n: int = 500) -> np.ndarray:
     return present @ patterns + 0.1 * rng.normal(size=(n, 20))
 
 
-model = SDLGM(
-    n_components=32, max_active=8, hidden=(64,), gate_hidden=(16,), max_iter=1000, learning_rate=3e-3, random_state=0
-)
+model = SDLGM(n_components=32, max_active=8, hidden=(64,), max_iter=1000, random_state=0)
 for _ in range(200):
     model.partial_fit(chunk())
 

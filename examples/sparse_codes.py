@@ -7,7 +7,7 @@ from sdlgm import SDLGM
 from sdlgm.data import load_data
 
 train, test = np.asarray(load_data("digits:train").X), np.asarray(load_data("digits:test").X)
-model = SDLGM(n_components=64, max_active=16, hidden=(128,), gate_hidden=(32,), likelihood="gaussian", max_iter=1000)
+model = SDLGM(n_components=64, max_active=16, hidden=(128,), likelihood="gaussian", max_iter=1000)
 model.set_params(random_state=0).fit(train)
 
 codes = model.transform(test)

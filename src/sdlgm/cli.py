@@ -381,7 +381,9 @@ def reproduce_table1(
     result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("table1.json"),
     data: Annotated[str, typer.Option(help="mnist or digits.")] = "mnist",
     rows: Annotated[str, typer.Option(help="Which rows, with commas; all if not given.")] = "",
-    seeds: Annotated[int, typer.Option(help="Runs of each row; 0 for 10 of an SDLGM and 3 of others.", min=0)] = 0,
+    seeds: Annotated[
+        int, typer.Option(help="Runs of each row; 0 for 10 of the paper's and ours, 3 of others.", min=0)
+    ] = 0,
     iterations: Annotated[int, typer.Option(help="Training iterations of a run.", min=1)] = 10_000,
     jobs: Annotated[int, typer.Option(help="Runs at a time; 0 for one on each core.", min=0)] = 0,
     work: Annotated[Path, typer.Option(help="Folder for finished runs and checkpoints; go on from there.")] = Path(

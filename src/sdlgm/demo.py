@@ -8,7 +8,7 @@ from sdlgm.data import load_data, write_codes, write_table
 from sdlgm.report import write_report
 
 # Smaller than the defaults, which are made for 28 x 28 pixels: these pictures have 8 x 8.
-SETTINGS = {"n_components": 64, "max_active": 16, "hidden": (256, 128), "gate_hidden": (64,), "likelihood": "gaussian"}
+SETTINGS = {"n_components": 64, "max_active": 16, "hidden": (256, 128), "likelihood": "gaussian"}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sdlgm.gradients import GRADIENTS
+from sdlgm.gradients.base import Draws
 from sdlgm.model import Temperatures
 from sdlgm.paper.gradients import (
     FAMILIES,
@@ -93,6 +94,12 @@ def test__estimator__nonlinear_likelihood__points_the_right_way(name, kind):
     function = likelihood(n_features_of(family))
     draws = estimated_gradients(family, new_estimator(name, family), function, copies=300, repeats=30)
     assert float(F.cosine_similarity(draws.mean(0), exact_gradient(family, function), dim=0)) > 0.75
+
+
+@pytest.mark.parametrize("kind", sorted(FAMILIES))
+def test__families__every_one__has_what_estimators_need(kind):
+    family = FAMILIES[kind]
+    assert isinstance(family.posterior(family.parameters, 2), Draws)
 
 
 def test__gumbel_rao__variance__is_below_that_of_straight_through_gumbel():

@@ -1,8 +1,8 @@
 """Loops over single numbers, compiled for the processor: noise, relaxed and hard draws, modes, subsets, sparse rows.
 
 Each exists because the same work as a chain of tensor operations costs several times as much (docs/performance.md says
-how much). Devices other than the CPU take the plain torch version beside every call. The functions here take and give
-numpy arrays; `sdlgm.model` makes tensors with gradients of them.
+how much). Devices other than the CPU take the plain torch version beside every call; only the draws of a chain go
+through the CPU. The functions here take and give numpy arrays; `sdlgm.model` makes tensors with gradients of them.
 """
 
 from sdlgm._kernels.chains import chain_gradients, draw_chain, draw_relaxed_chain

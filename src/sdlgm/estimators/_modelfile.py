@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sdlgm import _tensorfile
 from sdlgm.errors import ModelFileError
-from sdlgm.estimators._inputs import Scaling, usable_device
+from sdlgm.estimators._inputs import Scaling, seeded, usable_device
 from sdlgm.model import ModelConfig, SDLGMModule
 from sdlgm.train import Record, Trainer, parameters_of
 
@@ -79,7 +79,7 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> "SDLGM":
         n_iter = int(document["n_iter"])
         # Other noise than the iterations that went before.
         seed = np.random.SeedSequence([int(document["params"]["random_state"] or 0), n_iter]).generate_state(1)
-        trainer = Trainer(module, estimator._train_config(likelihood), int(seed[0]))
+        trainer = seeded(lambda: Trainer(module, estimator._train_config(likelihood), int(seed[0])), int(seed[0]))
         trainer.iteration = n_iter
         history = [_record(values) for values in document["history"]]
         scaling = _scaling(tensors, estimator.n_features_in_)

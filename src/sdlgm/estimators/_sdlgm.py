@@ -1,11 +1,10 @@
 """The unsupervised estimator."""
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,6 +28,7 @@ from sdlgm.estimators._inputs import (
     has_compiler,
     in_batches,
     in_unit_interval,
+    seeded,
     usable_device,
 )
 from sdlgm.estimators._results import Evaluation, PosteriorProbs, PosteriorSetting
@@ -49,18 +49,6 @@ _WATCHED_ROWS = 500
 
 RandomState = int | np.random.RandomState | None
 LikelihoodName = Literal["bernoulli", "gaussian"]
-
-_Made = TypeVar("_Made")
-
-# Held while networks are initialised: torch does that with its global generator.
-_INITIALISING = threading.Lock()
-
-
-def _seeded(make: Callable[[], _Made], seed: int) -> _Made:
-    """What is made with the initial weights of a seed; the global generator is left as it was."""
-    with _INITIALISING, torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        return make()
 
 
 @dataclass(frozen=True)
@@ -371,19 +359,22 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             fitting, history = self._start(rows, self._chosen_likelihood(rows), seed), []
         else:
             fitting, history = self._fitting, self.history_
+            family = self.module_.config.posterior
+            if vars(self)["posterior"] != family:
+                raise ValueError(f"the model has posterior={family!r}, and goes on with that; use fit for another one")
             for _ in self._batches(rows):  # refuse bad values before anything changes
                 pass
         trainer = fitting.trainer
-        trainer.configure(replace(self._train_config(fitting.likelihood), lr_decay=0.0))
-        before, iteration = train.parameters_of(trainer.module), trainer.iteration
+        before = trainer.snapshot()
         parts = max(1, rows.shape[0] // self.batch_size)
         try:
+            seeded(lambda: trainer.configure(replace(self._train_config(fitting.likelihood), lr_decay=0.0)), seed)
             for indices in np.array_split(np.arange(rows.shape[0]), parts):
                 trainer.step(train.to_tensor(fitting.scaling.apply(rows[indices]), trainer.device))
             trainer.check_finite()
             record = self._monitor(fitting, rows[:_WATCHED_ROWS], seed)(trainer)
         except BaseException:  # divergence, or Ctrl-C: half a pass is no pass
-            trainer.go_back(before, iteration)
+            trainer.go_back(before)
             trainer.module.eval()
             raise
         return self._publish(fitting, [*history, record])
@@ -421,12 +412,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         data_mean = np.zeros_like(columns.mean) if gaussian else columns.mean
         device = usable_device(self.device)
         config = self._model_config(rows.shape[1], likelihood)
-        module = _seeded(lambda: self._module_class(config), seed)
+        module = seeded(lambda: self._module_class(config), seed)
         module.adapt_to(torch.tensor(data_mean, dtype=torch.float32), torch.tensor(columns.varies))
         if self.compile:
             module.compile_networks()
         training = self._train_config(likelihood)
-        trainer = _seeded(lambda: train.Trainer(module.to(device), training, seed), seed)
+        trainer = seeded(lambda: train.Trainer(module.to(device), training, seed), seed)
         return _Fitting(likelihood, scaling, trainer)
 
     def _publish(self, fitting: _Fitting, history: list[train.Record]) -> Self:

@@ -17,7 +17,11 @@ variables; the same with two symbols each; or binary variables that depend on th
 
 @runtime_checkable
 class Draws(Protocol):
-    """What every estimator needs of a distribution over codes."""
+    """What every estimator needs of a distribution over codes.
+
+    Those that are not defined for chains also take ``log_probs`` and ``probs`` of shape (batch, *variables, symbols),
+    and ``relaxed_parts`` and ``from_parts``: relaxed one-hot vectors of all that is drawn, and the code they make.
+    """
 
     @property
     def n_draws(self) -> int:
@@ -40,29 +44,6 @@ class Draws(Protocol):
 
     def with_gradient(self, drawn: Float[Tensor, "S batch ..."], to_log_probs: Any) -> Float[Tensor, "S batch ..."]:
         """Drawn symbols with the gradient that ``to_log_probs`` makes of theirs."""
-        ...
-
-    def relaxed_sample(
-        self, n_samples: int, temperatures: Any, generator: torch.Generator
-    ) -> Float[Tensor, "S batch K"]: ...
-
-
-@runtime_checkable
-class Variables(Draws, Protocol):
-    """What further estimators need, of independent variables that take one of some symbols."""
-
-    @property
-    def log_probs(self) -> Float[Tensor, "batch *variables symbols"]: ...
-    @property
-    def probs(self) -> Float[Tensor, "batch *variables symbols"]: ...
-    def relaxed_parts(
-        self, n_samples: int, temperatures: Any, generator: torch.Generator
-    ) -> tuple[Float[Tensor, "S batch ..."], ...]:
-        """Relaxed one-hot vectors of everything that is drawn."""
-        ...
-
-    def from_parts(self, *parts: Float[Tensor, "S batch ..."]) -> Float[Tensor, "S batch K"]:
-        """The code that such vectors make, relaxed or hard."""
         ...
 
 
@@ -99,7 +80,7 @@ class GradientEstimator(nn.Module, ABC):
     @abstractmethod
     def forward(
         self,
-        posterior: Any,
+        posterior: Any,  # `Draws`, with more for those that are not defined for all
         log_likelihood: LogLikelihood,
         *,
         n_samples: int,

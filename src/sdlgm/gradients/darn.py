@@ -18,4 +18,6 @@ class DARN(HardDraws):
 
     @staticmethod
     def to_log_probs(gradient, drawn, probs, n_draws):  # noqa: ARG004
-        return drawn * (gradient - gradient.mean(-1, keepdim=True))
+        possible = (probs > 0).to(gradient.dtype)  # symbols that only fill a row up have none
+        mean = (gradient * possible).sum(-1, keepdim=True) / possible.sum(-1, keepdim=True)
+        return drawn * (gradient - mean)

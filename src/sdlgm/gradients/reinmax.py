@@ -17,9 +17,9 @@ class ReinMax(HardDraws):
         d c / d a = 1/2 [n diag(p) + diag(c) - p c' - c p'],
 
     so it costs as much as one softmax, whatever L0 is, and no (batch, L0, K) tensor exists. Written with d log p:
-    d c_k = 1/2 [c_k d log p_k + p_k (n d log p_k - sum_j c_j d log p_j)]. Exact (unbiased) if log p(x given z) is
-    quadratic in z, where `StraightThrough` is exact only if it is linear. For a variable with two symbols it is
-    `DARN`.
+    d c_k = 1/2 [c_k d log p_k + p_k (n d log p_k - sum_j c_j d log p_j)]. Exact (unbiased) for independent variables if
+    log p(x given z) is quadratic in z, where `StraightThrough` is exact only if it is linear. For a variable with two
+    symbols it is `DARN`.
     """
 
     name = "reinmax"

@@ -32,7 +32,10 @@ N_DRAWS = 16
 
 @dataclass(frozen=True)
 class ChainDistribution:
-    """Subsets of K features with at most ``n_slots`` elements."""
+    """Subsets of K features with at most ``n_slots`` elements.
+
+    Only `_terms_given` and `log_ratio` know what they cost under a prior; a subclass may have another one.
+    """
 
     logits: Float[Tensor, "batch K"]
     """Log-odds of each feature if none is present before it."""
@@ -103,7 +106,7 @@ class ChainDistribution:
         """Feature after feature the more probable choice; on the CPU."""
         return self._drawn(torch.full_like(self.logits, 0.5).unsqueeze(0))[0].long().cpu()
 
-    def cost(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
+    def cost(self, counts: Float[Tensor, "S batch K"], prior: Any) -> Float[Tensor, "S batch"]:
         """The sum of the conditional divergences given drawn codes; its mean over the draws is the KL."""
         return self._terms_given(counts, prior).kl
 
@@ -125,16 +128,16 @@ class ChainDistribution:
         generator = torch.Generator(self.logits.device).manual_seed(0)
         return self.sample(N_DRAWS, generator)
 
-    def prior_terms(self, prior: SlotDistribution, kl: KL) -> PriorTerms:
+    def prior_terms(self, prior: Any, kl: KL) -> PriorTerms:
         terms = self._terms_given(self._fixed_draws, prior)
         return PriorTerms(*(part.mean(0) for part in vars(terms).values()))
 
-    def log_ratio(self, symbols: Float[Tensor, "S batch K"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
+    def log_ratio(self, symbols: Float[Tensor, "S batch K"], prior: Any) -> Float[Tensor, "S batch"]:
         """Log p(z) - log q(z) of drawn codes."""
         counts = self.counts(symbols)
         return prior.log_prob(counts) - self.log_prob(counts)
 
-    def kl(self, prior: SlotDistribution, kl: KL) -> Float[Tensor, " batch"]:
+    def kl(self, prior: Any, kl: KL) -> Float[Tensor, " batch"]:
         return self.prior_terms(prior, kl).kl
 
     @cached_property

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -125,11 +125,11 @@ class SDLGMModule(nn.Module):
             weighted = divergence if kl_weight == 1.0 else kl_weight * divergence
             return Objective(log_likelihood - weighted, divergence, log_likelihood)
         # The divergence is a function of the drawn code, like the likelihood.
-        assert isinstance(posterior, SampledPosterior)
+        sampled = cast(SampledPosterior, posterior)  # to ask whether it is one would evaluate its properties
         costs: list[Tensor] = []
 
         def value(counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]:
-            costs.append(posterior.cost(counts, prior))
+            costs.append(sampled.cost(counts, prior))
             return self.log_likelihood(x, counts) - kl_weight * costs[-1]
 
         total = expectation(posterior, value)
@@ -141,7 +141,9 @@ class SDLGMModule(nn.Module):
     ) -> Float[Tensor, " batch"]:
         """Log 1/M sum_m p(x, z_m) / q(z_m given x) with M hard samples (Burda et al., ICLR 2016).
 
-        With M = 1 this is an unbiased estimate of the discrete bound with ``kl="exact"``; it grows with M to log p(x).
+        With M = 1 this is an unbiased estimate of the discrete bound with ``kl="exact"``; it grows with M to log p(x),
+        or, where q never draws a feature twice (``chain``, ``subset``), to the part of p(x) that codes without
+        repetition have.
         """
         posterior, prior = self.inference(x), self.prior()
         log_weights = []

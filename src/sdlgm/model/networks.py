@@ -1,4 +1,4 @@
-"""The three networks: f (features), h (gates) and g (decoder), all plain multilayer perceptrons."""
+"""The networks of encoder and decoder, all plain multilayer perceptrons."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sdlgm.model.slots import KL, PriorTerms, SlotDistribution
+from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, log_binomial
 from sdlgm.model.variables import CLOSED, IndependentVariables
 
 
@@ -54,6 +54,11 @@ class OrderedDistribution(IndependentVariables):
         length = F.pad(self.length_log_probs, (0, width - self.n_slots - 1), value=CLOSED)
         features = F.pad(self.feature_log_probs, (0, width - self.n_features), value=CLOSED)
         return torch.cat([length.unsqueeze(-2), features], dim=-2)
+
+    @property
+    def summary(self) -> Float[Tensor, "batch logits"]:
+        """All that the distribution depends on, without the symbols that fill `log_probs` up."""
+        return torch.cat([self.length_log_probs, self.feature_log_probs.flatten(1)], dim=-1)
 
     @cached_property
     def open(self) -> Float[Tensor, "batch L0"]:
@@ -114,16 +119,6 @@ class OrderedDistribution(IndependentVariables):
             entropy_gates=-(lengths * self.length_log_probs).sum(-1),
             entropy_features=-(self.open * (features * self.feature_log_probs).sum(-1)).sum(-1),
         )
-
-
-def log_binomial(prior: SlotDistribution) -> Float[Tensor, " lengths"]:
-    """Log-probability of each number of open slots under the prior, Binomial(L0, lambda_0)."""
-    n_slots = prior.n_slots
-    numbers = torch.arange(n_slots + 1, dtype=prior.feature_logits.dtype, device=prior.feature_logits.device)
-    log_factorial = torch.lgamma(numbers + 1)
-    log_orders = log_factorial[-1] - log_factorial - log_factorial.flip(0)
-    gate = numbers * F.logsigmoid(prior.gate_logit) + (n_slots - numbers) * F.logsigmoid(-prior.gate_logit)
-    return log_orders + gate
 
 
 def _at_least(lengths: Float[Tensor, "*batch lengths"]) -> Float[Tensor, "*batch L0"]:

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from sdlgm.model.chain import ChainDistribution
 from sdlgm.model.networks import Encoder, LogitEncoder, OrderedEncoder
-from sdlgm.model.ordered import OrderedDistribution, log_binomial
+from sdlgm.model.ordered import OrderedDistribution
 from sdlgm.model.prior import SlotPrior
-from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, Temperatures
+from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, Temperatures, log_binomial
 from sdlgm.model.subset import SubsetDistribution
 
 
@@ -49,7 +49,6 @@ class Posterior(Protocol):
     def prior_terms(self, prior: SlotDistribution, kl: KL) -> PriorTerms: ...
 
 
-@runtime_checkable
 class SampledPosterior(Posterior, Protocol):
     """A posterior whose KL is no closed form."""
 
@@ -138,7 +137,7 @@ class ChainPosterior(PosteriorNetwork):
 
 
 def _subset_encoder(n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions) -> LogitEncoder:
-    # As many features as the prior expects are present at first.
+    # As many features as the prior expects are present at first, or half of them if it expects more.
     share = min(options.gate_prior * n_slots / n_features, 0.5)
     return LogitEncoder(
         n_inputs,
@@ -166,7 +165,7 @@ class OrderedPosterior(PosteriorNetwork):
             # Lengths start as the prior has them.
             length_bias=log_binomial(SlotPrior(1, n_slots, options.gate_prior)()),
         )
-        super().__init__(encoder, n_slots, n_logits=(n_slots + 1) * max(n_slots + 1, n_features))
+        super().__init__(encoder, n_slots, n_logits=n_slots + 1 + n_slots * n_features)
 
     def forward(self, x: Float[Tensor, "batch D"]) -> OrderedDistribution:
         return OrderedDistribution(*self.encoder(x))

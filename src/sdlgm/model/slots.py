@@ -242,3 +242,13 @@ class SlotDistribution:
             entropy_gates=self.n_slots * entropy_of_gate,
             entropy_features=-open_slots * (feature_probs * self.feature_log_probs).sum(-1),
         )
+
+
+def log_binomial(prior: SlotDistribution) -> Float[Tensor, " lengths"]:
+    """Log-probability of each number of open slots under the prior, Binomial(L0, lambda_0)."""
+    n_slots = prior.n_slots
+    numbers = torch.arange(n_slots + 1, dtype=prior.feature_logits.dtype, device=prior.feature_logits.device)
+    log_factorial = torch.lgamma(numbers + 1)
+    log_orders = log_factorial[-1] - log_factorial - log_factorial.flip(0)
+    gate = numbers * F.logsigmoid(prior.gate_logit) + (n_slots - numbers) * F.logsigmoid(-prior.gate_logit)
+    return log_orders + gate

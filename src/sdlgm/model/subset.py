@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from sdlgm import _kernels
 from sdlgm.model.noise import array, bernoulli, has_kernels
-from sdlgm.model.slots import KL, PriorTerms, SlotDistribution
+from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, log_binomial
 from sdlgm.model.variables import IndependentVariables
 
 
@@ -93,25 +93,25 @@ class SubsetDistribution(IndependentVariables):
 
     def kl(self, prior: SlotDistribution, kl: KL) -> Float[Tensor, " batch"]:
         """What the code costs under ``prior``."""
-        if not has_kernels(self.logits):
-            return self.prior_terms(prior, "exact").kl
         # The slots that are off cost (N - L0) log(1 - lambda_0): a constant, and a part of each feature's own cost.
         cost = -(prior.feature_log_probs + prior.gate_logit)
-        numbers = torch.arange(self.n_slots + 1, dtype=self.logits.dtype)
+        numbers = torch.arange(self.n_slots + 1, dtype=self.logits.dtype, device=self.logits.device)
         orders = torch.lgamma(numbers.new_tensor(self.n_slots + 1.0)) - torch.lgamma(self.n_slots - numbers + 1)
-        return _Divergence.apply(self.logits, cost, -orders) - self.n_slots * F.logsigmoid(-prior.gate_logit)
+        if has_kernels(self.logits):
+            divergence: Tensor = _Divergence.apply(self.logits, cost, -orders)  # pyright: ignore[reportAssignmentType]
+        else:
+            n_present, presence, entropy = _plain_marginals(self.logits, self.n_slots)
+            divergence = presence @ cost - n_present @ orders - entropy
+        return divergence - self.n_slots * F.logsigmoid(-prior.gate_logit)
 
     def prior_terms(self, prior: SlotDistribution, kl: KL) -> PriorTerms:
         """The divergence in parts: of the number N of features present, and of which they are given N."""
         n_present, presence, entropy = self._marginals
-        numbers = torch.arange(self.n_slots + 1, dtype=self.logits.dtype, device=self.logits.device)
+        numbers = torch.arange(self.n_slots + 1, dtype=n_present.dtype, device=n_present.device)
         log_factorial = torch.lgamma(numbers + 1)
-        log_binomial = log_factorial[-1] - log_factorial - log_factorial.flip(0)
-        of_number = log_binomial + numbers * F.logsigmoid(prior.gate_logit)
-        of_number = of_number + (self.n_slots - numbers) * F.logsigmoid(-prior.gate_logit)
         entropy_of_number = torch.special.entr(n_present).sum(-1)
         return PriorTerms(
-            log_prior_gates=n_present @ of_number,
+            log_prior_gates=n_present @ log_binomial(prior),
             log_prior_features=n_present @ log_factorial + presence @ prior.feature_log_probs,
             entropy_gates=entropy_of_number,
             entropy_features=entropy - entropy_of_number,

@@ -26,7 +26,7 @@ class IndependentVariables(ABC):
     has_closed_kl = True
 
     @cached_property
-    def log_probs(self) -> Float[Tensor, "batch V W"]:
+    def log_probs(self) -> Float[Tensor, "*batch V W"]:
         raise NotImplementedError
 
     @abstractmethod
@@ -34,7 +34,7 @@ class IndependentVariables(ABC):
         """The code that one-hot symbols make; differentiable, and defined for what lies between them."""
 
     @cached_property
-    def probs(self) -> Float[Tensor, "batch V W"]:
+    def probs(self) -> Float[Tensor, "*batch V W"]:
         return self.log_probs.exp()
 
     def sample(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch K"]:

@@ -89,8 +89,7 @@ def dictionary_codes(learner: MiniBatchDictionaryLearning, mean: np.ndarray, tes
 
 def _coded(codes: np.ndarray, decode: Any, test: np.ndarray) -> Coded:
     """Coefficients are quantised to `VALUE_BITS`; a code is which are there, and their values."""
-    largest = np.abs(codes).max()
-    step = 2 * largest / (2**VALUE_BITS - 1)
+    step = (codes.max() - min(0.0, float(codes.min()))) / (2**VALUE_BITS - 1)
     quantised = (np.round(codes / step) * step).astype(codes.dtype)
     n_active = (quantised != 0).sum(1)
     n_features = codes.shape[1]

@@ -39,7 +39,7 @@ def fit(
                 "go on from it with resume=True (--resume), or use another folder"
             )
         checkpoint.restore(trainer, progress)
-    good, good_iteration = parameters_of(module), trainer.iteration
+    good = trainer.snapshot()
     bar = ProgressBar(config.max_iter, visible=visible, completed=trainer.iteration)
     with bar, _noted_signals(checkpoint is not None) as noted:
         while trainer.iteration < config.max_iter and not _has_settled(trainer, progress):
@@ -51,11 +51,11 @@ def fit(
                 if watch or keep:
                     trainer.check_finite()
             except TrainingDivergedError as error:
-                trainer.go_back(good, good_iteration)
-                raise TrainingDivergedError(f"{error}; {_remedy(checkpoint, good_iteration)}") from None
+                trainer.go_back(good)
+                raise TrainingDivergedError(f"{error}; {_remedy(checkpoint, good.iteration)}") from None
             if watch:
                 _watch(trainer, monitor, progress)
-                good, good_iteration = parameters_of(module), trainer.iteration
+                good = trainer.snapshot()
             if callback is not None:
                 callback(module, trainer.iteration)
             bar.update(trainer.iteration, progress.history[-1] if progress.history else None)

@@ -1,6 +1,7 @@
 """One step of training, and everything that a run has to remember between two of them."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -27,11 +28,18 @@ class Trainer:
         for log_temperature in temperatures:
             log_temperature.requires_grad_(config.learn_temperature)
         trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        trained += self.estimator.parameters()
         self.optimizer = torch.optim.Adam(trained, lr=config.learning_rate, fused=True)
+        self._train_estimator()
 
     def _new_estimator(self) -> GradientEstimator:
         return GRADIENTS[self.config.gradient](self.module.posterior.n_logits).to(self.device)
+
+    def _train_estimator(self) -> None:
+        """What the estimator learns, if anything, is a group of parameters of its own, after that of the module."""
+        del self.optimizer.param_groups[1:]
+        parameters = list(self.estimator.parameters())
+        if parameters:
+            self.optimizer.add_param_group({"params": parameters})
 
     def configure(self, config: TrainConfig) -> None:
         """Go on with other options of training."""
@@ -39,9 +47,7 @@ class Trainer:
         self.config = config
         if other_gradient:
             self.estimator = self._new_estimator()
-            parameters = list(self.estimator.parameters())
-            if parameters:
-                self.optimizer.add_param_group({"params": parameters})
+            self._train_estimator()
 
     def step(self, rows: Tensor) -> Objective:
         """One update of all parameters from a batch of rows."""
@@ -62,15 +68,22 @@ class Trainer:
         self.iteration += 1
         return objective
 
-    def go_back(self, parameters: dict[str, Tensor], iteration: int) -> None:
-        """Return to earlier parameters after a divergence; the optimiser forgets what led there."""
-        self.module.load_state_dict(parameters)
+    def snapshot(self) -> "Snapshot":
+        """All that a divergence could spoil."""
+        state = parameters_of(self.module), parameters_of(self.estimator)
+        return Snapshot(self.iteration, self.config, self.estimator, *state)
+
+    def go_back(self, snapshot: "Snapshot") -> None:
+        """Return to where a snapshot was taken; the optimiser forgets what led away from there."""
+        self.iteration, self.config, self.estimator = snapshot.iteration, snapshot.config, snapshot.estimator
+        self.module.load_state_dict(snapshot.module_state)
+        self.estimator.load_state_dict(snapshot.estimator_state)
+        self._train_estimator()
         self.optimizer.state.clear()
-        self.iteration = iteration
 
     def check_finite(self) -> None:
         """Refuse parameters that are not numbers, before they are kept anywhere."""
-        for name, parameter in self.module.named_parameters():
+        for name, parameter in (*self.module.named_parameters(), *self.estimator.named_parameters()):
             if not bool(torch.isfinite(parameter).all()):
                 raise TrainingDivergedError(f"the parameter {name} is not finite after iteration {self.iteration}")
 
@@ -104,6 +117,17 @@ class Trainer:
         # the features that are rare by chance.
         for parameter in module.prior.parameters():
             parameter.requires_grad_(weight == 1.0)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A trainer at some iteration, but for its optimiser."""
+
+    iteration: int
+    config: TrainConfig
+    estimator: GradientEstimator
+    module_state: dict[str, Tensor]
+    estimator_state: dict[str, Tensor]
 
 
 def _first_bad_term(objective: Objective) -> str:

@@ -1,0 +1,98 @@
+"""The published results in miniature: what they are made of must be right before it is made at length."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from sdlgm import load
+from sdlgm.paper import gradients, peers
+from sdlgm.paper.baselines import CoupledBernoulli, CoupledCategorical, LatentVector
+from sdlgm.paper.long import long_run
+from sdlgm.paper.table1 import ROWS
+
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def test__rows__all_of_the_paper__are_there_with_its_numbers():
+    printed = {"sf": (112.2, 110.6), "darn": (110.9, 128.8), "muprop": (109.7, 107.0), "st": (116.0, 110.9)}
+    printed |= {"annealed_st": (111.5, 107.8), "gumbel_softmax": (105.0, 101.5), "st_gumbel_softmax": (111.5, 107.8)}
+    for system, numbers in printed.items():
+        assert (ROWS[f"{system}-bernoulli"].paper, ROWS[f"{system}-categorical"].paper) == numbers
+    assert ROWS["sdlgm_paper"].paper == 99.05
+    assert all(row.seeds >= 3 for row in ROWS.values())
+
+
+def test__rows__every_one__can_be_fitted(digits):
+    for row in ROWS.values():
+        model = row.estimator(max_iter=2, hidden=(8,), random_state=0).fit(digits[:60])
+        assert np.isfinite(model.score(digits[:60])), row.name
+
+
+@pytest.mark.parametrize("latent", ["bernoulli", "categorical"])
+def test__latent_vector_kl__equals_torch_distributions(latent):
+    logits = torch.randn(5, 4, 2 if latent == "bernoulli" else 3, generator=GENERATOR)
+    prior = torch.randn(4, logits.shape[-1], generator=GENERATOR)
+    expected = torch.distributions.kl_divergence(
+        torch.distributions.Categorical(logits=logits), torch.distributions.Categorical(logits=prior)
+    ).sum(-1)
+    found = LatentVector(logits, latent).kl(LatentVector(prior, latent), "exact")
+    torch.testing.assert_close(found, expected)
+
+
+def test__coupled_baselines__cost__has_the_divergence_as_its_mean():
+    """Summed over all codes, E[log q - log p] is E[cost]."""
+    prior = LatentVector(torch.randn(3, 2, generator=GENERATOR).double(), "bernoulli")
+    coupling = torch.triu(torch.randn(3, 3, generator=GENERATOR), 1).double()
+    bernoulli = CoupledBernoulli(torch.randn(1, 3, generator=GENERATOR).double(), coupling, 3)
+    codes = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 3).double().unsqueeze(1)
+    probs = bernoulli.log_prob(codes).exp()
+    assert float(probs.sum()) == pytest.approx(1.0)
+    expected = -(probs * bernoulli.log_ratio(codes, prior)).sum()
+    torch.testing.assert_close((probs * bernoulli.cost(codes, prior)).sum(), expected)
+
+    variable = torch.arange(6) // 3
+    coupling = torch.randn(6, 6, generator=GENERATOR).double() * (variable > variable[:, None])
+    categorical = CoupledCategorical(torch.randn(1, 2, 3, generator=GENERATOR).double(), coupling)
+    prior = LatentVector(torch.randn(2, 3, generator=GENERATOR).double(), "categorical")
+    symbols = gradients.FAMILIES["categorical"].symbols.unsqueeze(1)
+    probs = categorical.log_prob_of(symbols).exp()
+    assert float(probs.sum()) == pytest.approx(1.0)
+    expected = -(probs * categorical.log_ratio(symbols, prior)).sum()
+    torch.testing.assert_close((probs * categorical.cost(categorical.counts(symbols), prior)).sum(), expected)
+    drawn = categorical.sample_symbols(20_000, GENERATOR)[:, 0].flatten(1)
+    frequency = torch.stack([(drawn == each[0].flatten()).all(-1).double().mean() for each in symbols])
+    torch.testing.assert_close(frequency, probs[:, 0], atol=0.015, rtol=0)
+
+
+def test__measure__unbiased_and_biased__can_be_told_apart():
+    family = gradients.FAMILIES["categorical"]
+    unbiased = gradients.measure("leave_one_out", family, copies=200, repeats=40)
+    biased = gradients.measure("straight_through", family, copies=200, repeats=40)
+    assert unbiased["bias"] < 4 * unbiased["bias_error"]
+    assert biased["bias"] > 8 * biased["bias_error"]
+
+
+def test__long_run__interrupted__goes_on_with_its_curve(tmp_path):
+    options = {"data": "digits", "iterations": 10, "seed": 0, "work_folder": tmp_path, "verbose": False}
+    result = long_run(tmp_path / "long.json", **options)
+    assert [point["iteration"] for point in result["curve"]] == list(range(1, 11))
+    assert result["curve"][-1]["seconds"] > 0
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    again = long_run(tmp_path / "again.json", **options)
+    assert again["test"] == result["test"]
+    assert json.loads((tmp_path / "again.json").read_text())["curve"] == result["curve"]
+    assert load(folder / "model.sdlgm").n_iter_ == 10
+
+
+def test__peers__budget__is_kept_and_more_is_better(digits):
+    digits = digits.copy()  # torch wants to be able to write
+    coded = [peers.top_k_autoencoder(digits, digits, n_features=20, k=k, iterations=200, seed=0) for k in (1, 8)]
+    dictionary = peers.fitted_dictionary(digits, n_features=20, seed=0)
+    coded += [peers.dictionary_codes(dictionary, digits.mean(0), digits, k=k) for k in (1, 8)]
+    for few, many in (coded[:2], coded[2:]):
+        assert few.n_active <= 1
+        assert many.n_active <= 8
+        assert many.bits > few.bits
+        assert many.error < few.error
