@@ -31,8 +31,8 @@ PROTOCOL = {
     "each of them; the error is measured after that rounding",
     "top-k sparse autoencoder": "one linear layer each way, 200 features, trained on squared error with as many "
     "iterations and images as the SDLGM",
-    "dictionary learning": "MiniBatchDictionaryLearning of scikit-learn, 200 atoms, five passes; "
-    "orthogonal matching pursuit",
+    "dictionary learning": "MiniBatchDictionaryLearning of scikit-learn, 200 atoms, one pass over 20,000 images; codes "
+    "by orthogonal matching pursuit",
 }
 
 

@@ -12,7 +12,7 @@ from sdlgm import SDLGM
 from sdlgm._files import write_text
 from sdlgm.model import SDLGMModule
 from sdlgm.paper.provenance import provenance
-from sdlgm.paper.table1 import VALIDATION_FRACTION, mean_bound
+from sdlgm.paper.table1 import VALIDATION_FRACTION, mean_bound, version_of
 
 POINTS = 60  # on the curve
 PROTOCOL = {
@@ -20,7 +20,7 @@ PROTOCOL = {
     "training": "on all training images but the last twelfth (5,000 of MNIST's), which are the validation images of "
     "the curve; nothing is chosen by the test images",
     "binarisation": "dynamic: a fresh Bernoulli draw of the grey levels every time an image is seen",
-    "time": "wall-clock seconds of training alone",
+    "time": "wall-clock seconds, without those that the curve itself takes; other work on the machine beside it",
 }
 
 
@@ -30,7 +30,7 @@ def long_run(out: Path, *, data: str, iterations: int, seed: int, work_folder: P
 
     train, test = load_data(f"{data}:train").X, load_data(f"{data}:test").X
     n_train = train.shape[0] - round(train.shape[0] * VALIDATION_FRACTION)
-    folder = work_folder / f"long-{data}-{iterations}-{seed}"
+    folder = work_folder / f"long-{data}-{iterations}-{seed}-{version_of(SDLGM())}"
     folder.mkdir(parents=True, exist_ok=True)
     every = max(1, iterations // POINTS)
     curve = Curve(folder / "curve.jsonl", train[n_train:], every)
