@@ -147,7 +147,7 @@ def page(result: dict[str, Any]) -> str:
         "reading": "What each feature of a code adds to the image (red) or removes from it (blue).",
         "map": f"The codes of {MAP_IMAGES:,} test images in two dimensions, coloured by digit; the model saw none.",
         "sparsity": "How many slots an image needs, and the gate logit, log-odds of the share of slots in use.",
-        "progressive": "Ordered posterior: the same codes, cut after the first m features. Progressive transmission.",
+        "progressive": "Ordered posterior: the same codes, cut after the first m features.",
         "peers": "Error against the length of a code.",
         "peers_images": "The same images from the codes of the SDLGM and of its peers.",
     }
