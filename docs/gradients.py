@@ -4,6 +4,8 @@ from typing import Any
 
 from markdown_table import heading, line
 
+from sdlgm.paper.provenance import protocol_lines
+
 FAMILIES = {
     "bernoulli": "Bernoulli variables",
     "categorical": "Categorical variables",
@@ -46,10 +48,7 @@ def page(result: dict[str, Any]) -> str:
             *sections,
             "## Protocol",
             "",
-            *[f"- **{name}**: {text}." for name, text in result["protocol"].items()],
-            f"- **command**: `{result['command']}`",
-            f"- **machine**: {result['cores']} cores; "
-            + ", ".join(f"{name} {version}" for name, version in result["versions"].items()),
+            *protocol_lines(result),
             "",
         ]
     )

@@ -6,6 +6,7 @@ import numpy as np
 from markdown_table import heading, line, mean_and_deviation
 from matplotlib.figure import Figure
 
+from sdlgm.paper.provenance import protocol_lines
 from sdlgm.paper.table1 import ROWS
 from sdlgm.report.figures import BLUE, GREY, ORANGE
 
@@ -204,11 +205,11 @@ def page(result: dict[str, Any], long: dict[str, Any]) -> str:
             "",
             "## Protocol",
             "",
-            *[f"- **{name}**: {text}." for name, text in result["protocol"].items()],
-            *[f"- **{name}, long run**: {text}." for name, text in long["protocol"].items()],
-            f"- **commands**: `{result['command']}` and `{long['command']}`",
-            f"- **machine**: {result['cores']} cores; "
-            + ", ".join(f"{name} {version}" for name, version in result["versions"].items()),
+            *protocol_lines(result),
+            "",
+            "Of the long run:",
+            "",
+            *protocol_lines(long),
             "",
         ]
     )

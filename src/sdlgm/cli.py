@@ -36,6 +36,8 @@ DATA_HELP = "A .npy, .npz, .csv, .parquet or IDX file, or a name: digits, digits
 Model = Annotated[Path, typer.Argument(help="A model file of 'sdlgm fit'.", show_default=False)]
 Data = Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)]
 Seed = Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same result.")]
+PaperData = Annotated[str, typer.Option(help="mnist or digits.")]
+Jobs = Annotated[int, typer.Option(help="Runs at a time; 0 for one on each core.", min=0)]
 LabelColumn = Annotated[
     str | None, typer.Option(help="Column of a .csv or .parquet file that is a class, not a feature.")
 ]
@@ -375,17 +377,21 @@ def _reproduce() -> None:
     """Each command writes one file of results, which the pages of the documentation are made from."""
 
 
+def _n_jobs(jobs: int) -> int:
+    return jobs or os.cpu_count() or 1
+
+
 @reproduce_app.command("table1")
 @_clear_errors
 def reproduce_table1(
     result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("table1.json"),
-    data: Annotated[str, typer.Option(help="mnist or digits.")] = "mnist",
+    data: PaperData = "mnist",
     rows: Annotated[str, typer.Option(help="Which rows, with commas; all if not given.")] = "",
     seeds: Annotated[
         int, typer.Option(help="Runs of each row; 0 for 10 of the paper's and ours, 3 of others.", min=0)
     ] = 0,
     iterations: Annotated[int, typer.Option(help="Training iterations of a run.", min=1)] = 10_000,
-    jobs: Annotated[int, typer.Option(help="Runs at a time; 0 for one on each core.", min=0)] = 0,
+    jobs: Jobs = 0,
     work: Annotated[Path, typer.Option(help="Folder for finished runs and checkpoints; go on from there.")] = Path(
         "runs"
     ),
@@ -408,7 +414,7 @@ def reproduce_table1(
         rows=chosen,
         seeds=seeds or None,
         iterations=iterations,
-        n_jobs=jobs or os.cpu_count() or 1,
+        n_jobs=_n_jobs(jobs),
         work_folder=work,
     )
     out.print(f"results: {result}", highlight=False, soft_wrap=True)
@@ -435,9 +441,9 @@ def reproduce_gradients(
 @_clear_errors
 def reproduce_figures(
     folder: Annotated[Path, typer.Option("--out", help="Folder for pictures, numbers and page.")] = Path("figures"),
-    data: Annotated[str, typer.Option(help="mnist or digits.")] = "mnist",
+    data: PaperData = "mnist",
     iterations: Annotated[int, typer.Option(help="Training iterations of the models.", min=1)] = 10_000,
-    jobs: Annotated[int, typer.Option(help="Runs at a time; 0 for one on each core.", min=0)] = 0,
+    jobs: Jobs = 0,
     work: Annotated[Path, typer.Option(help="Folder of the runs of table1; they are not trained again.")] = Path(
         "runs"
     ),
@@ -448,9 +454,7 @@ def reproduce_figures(
     """
     from sdlgm.paper import figures
 
-    figures.reproduce_figures(
-        folder, data=data, iterations=iterations, n_jobs=jobs or os.cpu_count() or 1, work_folder=work
-    )
+    figures.reproduce_figures(folder, data=data, iterations=iterations, n_jobs=_n_jobs(jobs), work_folder=work)
     out.print(f"figures: {folder / 'figures.md'}", highlight=False, soft_wrap=True)
 
 
@@ -458,7 +462,7 @@ def reproduce_figures(
 @_clear_errors
 def reproduce_long(
     result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("long.json"),
-    data: Annotated[str, typer.Option(help="mnist or digits.")] = "mnist",
+    data: PaperData = "mnist",
     iterations: Annotated[int, typer.Option(help="Training iterations.", min=1)] = 130_000,
     seed: Seed = 0,
     work: Annotated[Path, typer.Option(help="Folder for the checkpoint and the curve; go on from there.")] = Path(

@@ -10,7 +10,6 @@ from sdlgm.gradients.base import Draws
 from sdlgm.model import Temperatures
 from sdlgm.paper.gradients import (
     FAMILIES,
-    KINDS,
     N_FEATURES,
     N_SLOTS,
     estimated_gradients,
@@ -21,7 +20,12 @@ from sdlgm.paper.gradients import (
 )
 
 WARM = Temperatures(torch.tensor(1.0), torch.tensor(1.0))
-PAIRS = [(name, kind) for name in sorted(GRADIENTS) for kind in FAMILIES if KINDS[kind] in GRADIENTS[name].defined_for]
+PAIRS = [
+    (name, kind)
+    for name in sorted(GRADIENTS)
+    for kind in FAMILIES
+    if FAMILIES[kind].kind in GRADIENTS[name].defined_for
+]
 UNBIASED = [(name, kind) for name, kind in PAIRS if GRADIENTS[name].unbiased]
 
 

@@ -3,12 +3,12 @@
     q(n_k = 1 | n_1 .. n_{k-1}, x) = sigmoid(logit_k(x) + sum_{j < k} coupling_jk n_j), and 0 once L0 are present.
 
 It can say "this one or that one", which no product of independent features can, and so the bound is tighter. The price:
-expectations under it are no closed forms any more. The divergence from the prior is a sum of conditional ones,
+expectations under it are no closed forms any more. The divergence from the prior is a sum over the features,
 
-    KL = E sum_k KL(q(n_k | n_<k) || p(n_k | n_<k)),
+    KL = E sum_k E[log q(n_k | n_<k) - log p's factor for n_k | n_<k],
 
 of which only the outer expectation is estimated by draws. The prior is the one of `sdlgm.model.subset`, written as a
-chain: the feature that is the m-th to come is charged -log(L0 - m + 1) - log(lambda_0 alpha_k / (1 - lambda_0)).
+product: the feature that is the m-th to come is charged -log(L0 - m + 1) - log(lambda_0 alpha_k / (1 - lambda_0)).
 """
 
 from dataclasses import dataclass
@@ -25,13 +25,14 @@ from sdlgm import _kernels
 from sdlgm.model.draws import ToLogProbs
 from sdlgm.model.noise import array
 from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, Temperatures
+from sdlgm.model.subset import Subsets
 
 N_DRAWS = 16
 """Draws, with noise of their own that is always the same, behind probabilities and terms that have no closed form."""
 
 
 @dataclass(frozen=True)
-class ChainDistribution:
+class ChainDistribution(Subsets):
     """Subsets of K features with at most ``n_slots`` elements.
 
     Only `_terms_given` and `log_ratio` know what they cost under a prior; a subclass may have another one.
@@ -88,19 +89,11 @@ class ChainDistribution:
         probs, symbols = torch.stack([1 - present, present], -1), torch.stack([1 - drawn, drawn], -1)
         unit = torch.stack([torch.zeros_like(drawn), torch.ones_like(drawn)], -1)
         off, on = to_log_probs(unit, symbols, probs, 1).unbind(-1)
-        asked = drawn.cumsum(-1) - drawn < self.n_slots
-        slopes = asked * (on * (1 - present) - off * present)
+        slopes = self.asked(drawn) * (on * (1 - present) - off * present)
         return _Chain.apply(self.logits, self.coupling, drawn, slopes)  # pyright: ignore[reportReturnType]
 
-    def log_prob(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]:
-        """Log-probability of codes; minus infinity for those with a feature twice or beyond the budget."""
-        logits = self.conditional_logits(counts)
-        asked = counts.cumsum(-1) - counts < self.n_slots
-        each = torch.where(counts > 0, F.logsigmoid(logits), F.logsigmoid(-logits))
-        possible = (counts <= 1).all(-1) & (counts.sum(-1) <= self.n_slots)
-        return torch.where(possible, torch.where(asked, each, 0.0).sum(-1), -torch.inf)
-
-    log_prob_of = log_prob
+    def log_prob_of(self, symbols: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]:
+        return self.log_prob(symbols)
 
     def mode(self) -> Int[Tensor, "batch K"]:
         """Feature after feature the more probable choice; on the CPU."""
@@ -132,11 +125,6 @@ class ChainDistribution:
         terms = self._terms_given(self._fixed_draws, prior)
         return PriorTerms(*(part.mean(0) for part in vars(terms).values()))
 
-    def log_ratio(self, symbols: Float[Tensor, "S batch K"], prior: Any) -> Float[Tensor, "S batch"]:
-        """Log p(z) - log q(z) of drawn codes."""
-        counts = self.counts(symbols)
-        return prior.log_prob(counts) - self.log_prob(counts)
-
     def kl(self, prior: Any, kl: KL) -> Float[Tensor, " batch"]:
         return self.prior_terms(prior, kl).kl
 
@@ -144,18 +132,7 @@ class ChainDistribution:
     def presence(self) -> Float[Tensor, "batch K"]:
         """Probability that a feature is present, estimated."""
         drawn = self._fixed_draws
-        asked = drawn.cumsum(-1) - drawn < self.n_slots
-        return (asked * torch.sigmoid(self.conditional_logits(drawn))).mean(0)
-
-    @property
-    def gate_prob(self) -> Float[Tensor, " batch"]:
-        """Share of the slots that are in use, on average; estimated."""
-        return self.presence.sum(-1) / self.n_slots
-
-    @property
-    def feature_probs(self) -> Float[Tensor, "batch K"]:
-        """How the slots in use divide among the features; estimated."""
-        return self.presence / self.presence.sum(-1, keepdim=True)
+        return (self.asked(drawn) * torch.sigmoid(self.conditional_logits(drawn))).mean(0)
 
 
 class _Chain(torch.autograd.Function):

@@ -109,7 +109,12 @@ class SDLGMModule(nn.Module):
 
     def elbo(self, x: Float[Tensor, "batch D"], expectation: Expectation, kl: KL = "exact") -> Elbo:
         """The bound, with E_q log p(x given z) taken by ``expectation``: discrete, relaxed, or a gradient estimator."""
-        posterior = self.inference(x)
+        return self.elbo_given(self.inference(x), x, expectation, kl)
+
+    def elbo_given(
+        self, posterior: Posterior, x: Float[Tensor, "batch D"], expectation: Expectation, kl: KL = "exact"
+    ) -> Elbo:
+        """As `elbo`, for the posterior of x that `inference` gave: what it has computed is not computed again."""
         terms = posterior.prior_terms(self.prior(), kl)
         log_likelihood = expectation(posterior, lambda counts: self.log_likelihood(x, counts))
         return Elbo(**vars(terms), log_likelihood=log_likelihood)

@@ -139,13 +139,17 @@ class ChainPosterior(PosteriorNetwork):
 def _subset_encoder(n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions) -> LogitEncoder:
     # As many features as the prior expects are present at first, or half of them if it expects more.
     share = min(options.gate_prior * n_slots / n_features, 0.5)
+    return logit_encoder(n_inputs, n_features, options, bias=math.log(share) - math.log1p(-share))
+
+
+def logit_encoder(n_inputs: int, n_outputs: int, options: EncoderOptions, bias: float) -> LogitEncoder:
     return LogitEncoder(
         n_inputs,
-        n_features,
+        n_outputs,
         hidden=options.hidden,
         activation=options.activation,
         normalize_logits=options.normalize_logits,
-        bias=math.log(share) - math.log1p(-share),
+        bias=bias,
     )
 
 

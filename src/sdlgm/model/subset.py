@@ -17,18 +17,47 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from sdlgm import _kernels
 from sdlgm.model.noise import array, bernoulli, has_kernels
+from sdlgm.model.presence import FromPresence
 from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, log_binomial
 from sdlgm.model.variables import IndependentVariables
 
 
+class Subsets(FromPresence):
+    """Subsets of K features that are asked in their order, until ``n_slots`` are present."""
+
+    def conditional_logits(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "*batch K"]:
+        """Log-odds of each feature given those before it."""
+        raise NotImplementedError
+
+    def counts(self, symbols: Float[Tensor, "S batch ..."]) -> Float[Tensor, "S batch K"]:
+        """The subset that drawn symbols make."""
+        raise NotImplementedError
+
+    def asked(self, counts: Float[Tensor, "S batch K"]) -> Bool[Tensor, "S batch K"]:
+        """Whether the budget lasts as far as each feature."""
+        return counts.cumsum(-1) - counts < self.n_slots
+
+    def log_prob(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]:
+        """Log-probability of codes; minus infinity for those with a feature twice or beyond the budget."""
+        logits = self.conditional_logits(counts)
+        each = torch.where(counts > 0, F.logsigmoid(logits), F.logsigmoid(-logits))
+        possible = (counts <= 1).all(-1) & (counts.sum(-1) <= self.n_slots)
+        return torch.where(possible, torch.where(self.asked(counts), each, 0.0).sum(-1), -torch.inf)
+
+    def log_ratio(self, symbols: Float[Tensor, "S batch ..."], prior: Any) -> Float[Tensor, "S batch"]:
+        """Log p(z) - log q(z) of drawn codes."""
+        counts = self.counts(symbols)
+        return prior.log_prob(counts) - self.log_prob(counts)
+
+
 @dataclass(frozen=True)
-class SubsetDistribution(IndependentVariables):
+class SubsetDistribution(Subsets, IndependentVariables):
     """Subsets of K features with at most ``n_slots`` elements; ``logits`` are the log-odds of each feature asked."""
 
     logits: Float[Tensor, "batch K"]
@@ -60,36 +89,17 @@ class SubsetDistribution(IndependentVariables):
             return n_present, presence, entropy
         return _plain_marginals(self.logits, self.n_slots)
 
-    @property
+    @cached_property
     def presence(self) -> Float[Tensor, "batch K"]:
-        """Probability that a feature is present."""
         return self._marginals[1]
 
-    @property
-    def gate_prob(self) -> Float[Tensor, " batch"]:
-        """Share of the slots that are in use, on average."""
-        return self.presence.sum(-1) / self.n_slots
-
-    @property
-    def feature_probs(self) -> Float[Tensor, "batch K"]:
-        """How the slots in use divide among the features."""
-        return self.presence / self.presence.sum(-1, keepdim=True)
+    def conditional_logits(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "batch K"]:
+        """The same whatever the other features are."""
+        return self.logits
 
     def mode(self) -> Int[Tensor, "batch K"]:
         """The most probable subset, exactly; on the CPU."""
         return torch.from_numpy(_kernels.subset_modes(array(self.logits.cpu()), self.n_slots))
-
-    def log_prob(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]:
-        """Log-probability of codes; minus infinity for those with a feature twice or beyond the budget."""
-        asked = counts.cumsum(-1) - counts < self.n_slots
-        each = torch.where(counts > 0, F.logsigmoid(self.logits), F.logsigmoid(-self.logits))
-        possible = (counts <= 1).all(-1) & (counts.sum(-1) <= self.n_slots)
-        return torch.where(possible, torch.where(asked, each, 0.0).sum(-1), -torch.inf)
-
-    def log_ratio(self, symbols: Float[Tensor, "S batch K 2"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
-        """Log p(z) - log q(z) of drawn codes."""
-        counts = self.counts(symbols)
-        return prior.log_prob(counts) - self.log_prob(counts)
 
     def kl(self, prior: SlotDistribution, kl: KL) -> Float[Tensor, " batch"]:
         """What the code costs under ``prior``."""

@@ -19,7 +19,7 @@ CLOSED = -1e9
 class IndependentVariables(ABC):
     """V variables with W symbols each, drawn once, that together make a code.
 
-    What gradient estimators need (`sdlgm.gradients.base.Variables`) follows from ``log_probs`` and from `counts`.
+    What gradient estimators need (`sdlgm.gradients.base`) follows from ``log_probs`` and from `counts`.
     """
 
     n_draws = 1

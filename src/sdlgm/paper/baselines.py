@@ -19,9 +19,9 @@ from sdlgm import SDLGM
 from sdlgm.model import ModelConfig, PriorTerms, SDLGMModule, Temperatures
 from sdlgm.model.chain import N_DRAWS, ChainDistribution
 from sdlgm.model.draws import ToLogProbs, symbols_with_gradient
-from sdlgm.model.networks import LogitEncoder
 from sdlgm.model.noise import gumbel
-from sdlgm.model.posteriors import EncoderOptions, PosteriorNetwork
+from sdlgm.model.posteriors import EncoderOptions, PosteriorNetwork, logit_encoder
+from sdlgm.model.presence import FromPresence
 from sdlgm.model.slots import KL
 from sdlgm.model.variables import IndependentVariables
 
@@ -29,7 +29,7 @@ Latent = Literal["bernoulli", "categorical"]
 
 
 @dataclass(frozen=True)
-class LatentVector(IndependentVariables):
+class LatentVector(FromPresence, IndependentVariables):
     """V independent variables with W symbols; the code of a binary one is 0 or 1, that of others one-hot."""
 
     logits: Float[Tensor, "*batch V W"]
@@ -42,18 +42,14 @@ class LatentVector(IndependentVariables):
     def counts(self, symbols: Float[Tensor, "*batch V W"]) -> Float[Tensor, "*batch K"]:
         return symbols[..., 1] if self.latent == "bernoulli" else symbols.flatten(-2)
 
-    @property
+    @cached_property
     def presence(self) -> Float[Tensor, "*batch K"]:
         return self.counts(self.probs)
 
     @property
-    def gate_prob(self) -> Float[Tensor, "*batch"]:
-        """Share of the variables that are on; for categorical ones all of them."""
-        return self.presence.sum(-1) / self.logits.shape[-2]
-
-    @property
-    def feature_probs(self) -> Float[Tensor, "*batch K"]:
-        return self.presence / self.presence.sum(-1, keepdim=True)
+    def n_slots(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The number of variables, of which categorical ones are always on."""
+        return self.logits.shape[-2]
 
     def mode(self) -> Int[Tensor, "batch K"]:
         return self.counts(F.one_hot(self.logits.argmax(-1), self.logits.shape[-1])).cpu()
@@ -89,7 +85,7 @@ class CoupledBernoulli(ChainDistribution):
 
 
 @dataclass(frozen=True)
-class CoupledCategorical:
+class CoupledCategorical(FromPresence):
     """Categorical variables each of which looks at those before it, through one matrix for all observations."""
 
     logits: Float[Tensor, "batch V W"]
@@ -189,17 +185,13 @@ class CoupledCategorical:
         zero = torch.zeros_like(entropy)
         return PriorTerms(zero, cross, zero, entropy)
 
-    @property
+    @cached_property
     def presence(self) -> Float[Tensor, "batch K"]:
         return self.conditional_log_probs(self._fixed_draws).exp().flatten(-2).mean(0)
 
     @property
     def gate_prob(self) -> Float[Tensor, " batch"]:
         return torch.ones_like(self.logits[:, 0, 0])
-
-    @property
-    def feature_probs(self) -> Float[Tensor, "batch K"]:
-        return self.presence / self.presence.sum(-1, keepdim=True)
 
 
 class LatentVectorPrior(nn.Module):
@@ -226,14 +218,7 @@ class LatentVectorPosterior(PosteriorNetwork):
     latent: Latent
 
     def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
-        encoder = LogitEncoder(
-            n_inputs,
-            n_features,
-            hidden=options.hidden,
-            activation=options.activation,
-            normalize_logits=options.normalize_logits,
-            bias=0.0,
-        )
+        encoder = logit_encoder(n_inputs, n_features, options, bias=0.0)
         super().__init__(encoder, n_slots, n_logits=2 * n_features if self.latent == "bernoulli" else n_features)
 
     def forward(self, x: Float[Tensor, "batch D"]) -> Any:

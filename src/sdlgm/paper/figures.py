@@ -1,6 +1,5 @@
 """The paper's figures for MNIST, of the default model, and what its peers make of the same images."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from sdlgm._files import write_text
 from sdlgm.data import load_data
 from sdlgm.data.dataset import Dataset
 from sdlgm.paper import peers, table1
-from sdlgm.paper.provenance import provenance
+from sdlgm.paper.provenance import protocol_lines, publish
 from sdlgm.paper.runs import run_all, run_folder
 from sdlgm.report import figures
 
@@ -57,8 +56,8 @@ def reproduce_figures(folder: Path, *, data: str, iterations: int, n_jobs: int, 
     folder.mkdir(parents=True, exist_ok=True)
     for name, figure in pictures.items():
         figure.savefig(folder / f"{name}.png", dpi=110)
-    result = {"data": data, "iterations": iterations, "codes": comparison, "protocol": PROTOCOL, **provenance()}
-    write_text(folder / "figures.json", json.dumps(result, indent=1) + "\n")
+    measured = {"data": data, "iterations": iterations, "codes": comparison, "protocol": PROTOCOL}
+    result = publish(folder / "figures.json", measured)
     write_text(folder / "figures.md", page(result))
     return result
 
@@ -68,7 +67,7 @@ def compare(
 ) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
     """Bits and error of every way to code the test images, and some decoded images."""
     x_train, x_test = (np.asarray(figures.dense(part.X), dtype=np.float32) for part in (train, test))
-    x_train = x_train[: len(x_train) - round(len(x_train) * table1.VALIDATION_FRACTION)]  # as the SDLGM was
+    x_train, _ = table1.split(x_train)  # as the SDLGM was
     n_features = chain.module_.config.n_features
     coded = {"SDLGM": _sdlgm_coded(chain, x_test)}
     for m in BUDGETS:
@@ -168,11 +167,8 @@ def page(result: dict[str, Any]) -> str:
             "",
             "## Protocol",
             "",
-            *[f"- **{name}**: {text}." for name, text in result["protocol"].items()],
             f"- **data**: {result['data']}, {result['iterations']:,} iterations",
-            f"- **command**: `{result['command']}`",
-            f"- **machine**: {result['cores']} cores; "
-            + ", ".join(f"{name} {version}" for name, version in result["versions"].items()),
+            *protocol_lines(result),
             "",
         ]
     )

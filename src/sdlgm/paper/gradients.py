@@ -4,7 +4,6 @@ The model has three features and two slots, so that the sum over all codes can b
 neither linear nor quadratic in the code. Its budget binds: three features could be present, two may be.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -15,14 +14,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sdlgm._files import write_text
 from sdlgm.gradients import GRADIENTS, GradientEstimator
+from sdlgm.gradients.base import Kind
 from sdlgm.model import SlotDistribution, Temperatures
 from sdlgm.model.chain import ChainDistribution
 from sdlgm.model.ordered import OrderedDistribution
 from sdlgm.model.subset import SubsetDistribution
 from sdlgm.paper.baselines import LatentVector
-from sdlgm.paper.provenance import provenance
+from sdlgm.paper.provenance import publish
 
 N_FEATURES, N_SLOTS, N_PIXELS = 3, 2, 4
 TEMPERATURE = 0.5  # where the annealed estimators of Table I end
@@ -33,10 +32,10 @@ Function = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of distribution over codes with a few parameters of its own."""
+    """Distributions over codes with a few parameters of their own."""
 
-    kind: str
-    title: str
+    name: str
+    kind: Kind
     parameters: tuple[Tensor, ...]
     """The first is repeated for each observation; further ones are common to all."""
     make: Callable[..., Any]
@@ -81,10 +80,10 @@ def _families() -> dict[str, Family]:
     all_slots = _one_hots(N_SLOTS, N_FEATURES + 1).sum(1)  # two orders of the same symbols are drawn twice as often
     subsets = _one_hots(N_FEATURES, 2)
     families = [
-        Family("slots", "slots that share a distribution", (normal(N_FEATURES + 1),), slots, all_slots),
+        Family("slots", "slots", (normal(N_FEATURES + 1),), slots, all_slots),
         Family(
             "subset",
-            "subset",
+            "binary",
             (normal(N_FEATURES),),
             lambda logits: SubsetDistribution(logits, N_SLOTS),
             subsets,
@@ -92,38 +91,30 @@ def _families() -> dict[str, Family]:
         Family("chain", "chain", (normal(N_FEATURES), normal(N_FEATURES, N_FEATURES)), chain, subsets[..., 1]),
         Family(
             "ordered",
-            "ordered",
+            "variables",
             (normal(N_SLOTS + 1 + N_SLOTS * N_FEATURES),),
             ordered,
             _ordered_symbols(),
         ),
         Family(
             "bernoulli",
-            "Bernoulli",
+            "binary",
             (normal(N_FEATURES),),
             lambda logits: LatentVector(F.pad(logits.unsqueeze(-1), (1, 0)), "bernoulli"),
             subsets,
         ),
         Family(
             "categorical",
-            "categorical",
+            "variables",
             (normal(N_SLOTS * N_FEATURES),),
             lambda logits: LatentVector(logits.unflatten(-1, (N_SLOTS, N_FEATURES)), "categorical"),
             _one_hots(N_SLOTS, N_FEATURES),
         ),
     ]
-    return {family.kind: family for family in families}
+    return {family.name: family for family in families}
 
 
 FAMILIES = _families()
-KINDS = {
-    "slots": "slots",
-    "subset": "binary",
-    "chain": "chain",
-    "ordered": "variables",
-    "bernoulli": "binary",
-    "categorical": "variables",
-}
 
 
 def likelihood(n_features: int) -> Function:
@@ -195,7 +186,7 @@ def measure(name: str, family: Family, *, copies: int = COPIES, repeats: int = R
     error = draws.std(0) / repeats**0.5
     return {
         "gradient": name,
-        "family": family.kind,
+        "family": family.name,
         "unbiased": GRADIENTS[name].unbiased,
         "bias": float(bias.norm() / exact.norm()),
         "bias_error": float(error.norm() / exact.norm()),
@@ -210,7 +201,7 @@ def measure_gradients(out: Path) -> dict[str, Any]:
         measure(name, family)
         for family in FAMILIES.values()
         for name, estimator in GRADIENTS.items()
-        if KINDS[family.kind] in estimator.defined_for
+        if family.kind in estimator.defined_for
     ]
     protocol = {
         "model": f"{N_FEATURES} features, {N_SLOTS} slots, a fixed nonlinear likelihood of {N_PIXELS} pixels; the "
@@ -220,6 +211,4 @@ def measure_gradients(out: Path) -> dict[str, Any]:
         "its error is the Monte Carlo error of the same distance",
         "deviation": "root of the summed variances of one draw, in the same units",
     }
-    result = {"rows": rows, "protocol": protocol, **provenance()}
-    write_text(out, json.dumps(result, indent=1) + "\n")
-    return result
+    return publish(out, {"rows": rows, "protocol": protocol})

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from sdlgm import SDLGM
-from sdlgm._files import write_text
-from sdlgm.model import SDLGMModule
-from sdlgm.paper.provenance import provenance
-from sdlgm.paper.table1 import VALIDATION_FRACTION, mean_bound, version_of
+from sdlgm.model import SDLGMModule, discrete_expectation
+from sdlgm.paper.provenance import publish
+from sdlgm.paper.table1 import split, version_of
+from sdlgm.report.figures import dense
 
 POINTS = 60  # on the curve
 PROTOCOL = {
@@ -28,12 +29,12 @@ def long_run(out: Path, *, data: str, iterations: int, seed: int, work_folder: P
     """Train once, note the validation bound on the way, score on the test images at the end."""
     from sdlgm.data import load_data
 
-    train, test = load_data(f"{data}:train").X, load_data(f"{data}:test").X
-    n_train = train.shape[0] - round(train.shape[0] * VALIDATION_FRACTION)
+    train, validation = split(load_data(f"{data}:train").X)
+    test = load_data(f"{data}:test").X
     folder = work_folder / f"long-{data}-{iterations}-{seed}-{version_of(SDLGM())}"
     folder.mkdir(parents=True, exist_ok=True)
     every = max(1, iterations // POINTS)
-    curve = Curve(folder / "curve.jsonl", train[n_train:], every)
+    curve = Curve(folder / "curve.jsonl", validation, every)
     model = SDLGM(
         max_iter=iterations,
         random_state=seed,
@@ -42,23 +43,21 @@ def long_run(out: Path, *, data: str, iterations: int, seed: int, work_folder: P
         resume=True,
         verbose=int(verbose),
     )
-    model.fit(train[:n_train], callback=curve)
+    model.fit(train, callback=curve)
     model.save(folder / "model.sdlgm")
     result = {
         "data": data,
         "iterations": iterations,
         "seed": seed,
         "curve": curve.points(iterations),
-        "validation": asdict(model.evaluate(train[n_train:], random_state=0)),
+        "validation": asdict(model.evaluate(validation, random_state=0)),
         "test": asdict(model.evaluate(test, random_state=0)),
-        "train": asdict(model.evaluate(train[:n_train], random_state=0)),
+        "train": asdict(model.evaluate(train, random_state=0)),
         "importance_weighted_100": float(np.mean(model.elbo(test, n_importance=100, random_state=0))),
         "settings": {name: value for name, value in model.get_params().items() if name != "checkpoint_dir"},
         "protocol": PROTOCOL,
-        **provenance(),
     }
-    write_text(out, json.dumps(result, indent=1) + "\n")
-    return result
+    return publish(out, result)
 
 
 class Curve:
@@ -72,7 +71,7 @@ class Curve:
         if iteration % self.every:
             return
         seconds = time.monotonic() - self.last
-        bound = mean_bound(module, self.images, seed=iteration)
+        bound = _mean_bound(module, self.images, seed=iteration)
         with self.path.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps({"iteration": iteration, "seconds": seconds, "validation": -bound}) + "\n")
         self.last = time.monotonic()
@@ -86,3 +85,19 @@ class Curve:
             total += found[iteration]["seconds"]
             points.append({**found[iteration], "seconds": total})
         return points
+
+
+@torch.no_grad()
+def _mean_bound(module: SDLGMModule, images: Any, seed: int) -> float:
+    """The mean discrete bound of a module in training on some images, one draw each."""
+    training = module.training
+    module.eval()
+    generator = torch.Generator().manual_seed(seed)
+    total = 0.0
+    for start in range(0, images.shape[0], 500):
+        x = torch.bernoulli(
+            torch.from_numpy(np.asarray(dense(images[start : start + 500]), dtype=np.float32)), generator=generator
+        )
+        total += float(module.elbo(x, discrete_expectation(1, generator)).value.sum())
+    module.train(training)
+    return total / images.shape[0]

@@ -96,8 +96,8 @@ def code_map(data: Dataset, codes: sp.csr_matrix, random_state: int = 0, max_row
     if len(np.unique(codes[rows].toarray(), axis=0)) < MIN_DISTINCT_CODES:
         return _notice("Almost all observations have the same code: there is nothing to map.")
     perplexity = min(30.0, max(2.0, (len(rows) - 1) / 4))
-    dense = np.asarray(codes[rows].toarray(), dtype=np.float32)
-    places = TSNE(perplexity=perplexity, init="random", random_state=random_state).fit_transform(dense)
+    points = np.asarray(codes[rows].toarray(), dtype=np.float32)
+    places = TSNE(perplexity=perplexity, init="random", random_state=random_state).fit_transform(points)
     size = float(np.clip(12_000 / len(rows), 6, 24))
     figure = Figure(figsize=(6.4, 5.4), layout="constrained")
     axis = figure.subplots()
@@ -111,8 +111,8 @@ def code_map(data: Dataset, codes: sp.csr_matrix, random_state: int = 0, max_row
                 axis.scatter([], [], color=colours[np.argmax(numbers == i)], s=20, label=str(name))
             figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     else:
-        points = axis.scatter(*places.T, c=_n_active(codes[rows]), s=size, cmap="viridis", linewidths=0)
-        figure.colorbar(points, ax=axis, label="active slots")
+        shown = axis.scatter(*places.T, c=_n_active(codes[rows]), s=size, cmap="viridis", linewidths=0)
+        figure.colorbar(shown, ax=axis, label="active slots")
     axis.set(xticks=[], yticks=[], xlabel="t-SNE of the codes (distances have no unit)")
     return figure
 

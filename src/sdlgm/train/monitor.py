@@ -52,10 +52,11 @@ class Monitor:
         for start in range(0, n_rows, BATCH):
             rows = self.prepare(self.rows[start : start + BATCH])
             x = binarize(to_tensor(rows, trainer.device), config.binarize, generator)
-            elbo = module.elbo(x, discrete_expectation(1, generator), config.kl)
+            posterior = module.inference(x)
+            elbo = module.elbo_given(posterior, x, discrete_expectation(1, generator), config.kl)
             discrete += float(elbo.value.sum())
             kl += float(elbo.kl.sum())
-            n_active += float(module.inference(x).gate_prob.sum()) * module.config.n_slots
+            n_active += float(posterior.gate_prob.sum()) * module.config.n_slots
             if start == 0:
                 few = x[:RELAXED_ROWS]
                 expectation = relaxed_expectation(1, module.temperatures, generator)
