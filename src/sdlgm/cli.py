@@ -387,9 +387,7 @@ def reproduce_table1(
     result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("table1.json"),
     data: PaperData = "mnist",
     rows: Annotated[str, typer.Option(help="Which rows, with commas; all if not given.")] = "",
-    seeds: Annotated[
-        int, typer.Option(help="Runs of each row; 0 for 10 of the paper's and ours, 3 of others.", min=0)
-    ] = 0,
+    seeds: Annotated[int, typer.Option(help="Runs of each row; 0 for 10 of each SDLGM, 3 of others.", min=0)] = 0,
     iterations: Annotated[int, typer.Option(help="Training iterations of a run.", min=1)] = 10_000,
     jobs: Jobs = 0,
     work: Annotated[Path, typer.Option(help="Folder for finished runs and checkpoints; go on from there.")] = Path(

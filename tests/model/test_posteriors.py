@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor
 
 from enumeration import L0, K, all_counts, tiny_prior
-from sdlgm.model import ModelConfig, SDLGMModule, SlotDistribution, Temperatures, discrete_expectation, subset
+from sdlgm.model import ModelConfig, SDLGMModule, SlotDistribution, Temperatures, chain, discrete_expectation, subset
 from sdlgm.model.chain import ChainDistribution
 from sdlgm.model.ordered import OrderedDistribution
 from sdlgm.model.posteriors import POSTERIORS
@@ -183,6 +183,28 @@ def test__codes__any_parameters__keep_the_budget(n_features, n_slots, scale, see
         assert bool((counts.sum(-1) <= n_slots).all())
     relaxed = posterior.relaxed_sample(2, COLD, generator)
     assert bool((relaxed.sum(-1) <= n_slots * (1 + 1e-5)).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test__chain_cost__value_and_gradients__equal_the_plain_version(dtype, monkeypatch):
+    """The compiled loops with their own derivatives, against torch's operations and autograd."""
+    generator = torch.Generator().manual_seed(0)
+    n_features, n_slots = 6, 3
+    shapes = ((5, n_features), (n_features, n_features), (), (n_features,))
+    inputs = [torch.randn(shape, generator=generator, dtype=dtype).mul(3).requires_grad_() for shape in shapes]
+    logits, coupling, gate_logit, feature_logits = inputs
+    posterior = ChainDistribution(logits, torch.triu(coupling, 1), n_slots)
+    counts = posterior.sample(40, generator).requires_grad_()
+    assert bool((counts.sum(-1) == n_slots).any())
+    weights = torch.randn(40, 5, generator=generator, dtype=dtype)
+
+    def cost() -> tuple[Tensor, ...]:
+        value = posterior.cost(counts, SlotDistribution(gate_logit, feature_logits, n_slots))
+        return value, *torch.autograd.grad((weights * value).sum(), [*inputs, counts], retain_graph=True)
+
+    compiled = cost()
+    monkeypatch.setattr(chain, "has_kernels", lambda tensor: False)
+    torch.testing.assert_close(compiled, cost())
 
 
 def test__subset_kl__gradients__equal_the_plain_version(monkeypatch):

@@ -5,7 +5,7 @@ how much). Devices other than the CPU take the plain torch version beside every 
 through the CPU. The functions here take and give numpy arrays; `sdlgm.model` makes tensors with gradients of them.
 """
 
-from sdlgm._kernels.chains import chain_gradients, draw_chain, draw_relaxed_chain
+from sdlgm._kernels.chains import ChainCost, chain_cost, chain_gradients, draw_chain, draw_relaxed_chain
 from sdlgm._kernels.draws import draw_binary, draw_counts
 from sdlgm._kernels.modes import multinomial_modes, slot_modes
 from sdlgm._kernels.random import n_blocks
@@ -15,10 +15,12 @@ from sdlgm._kernels.subsets import SubsetDivergence, subset_divergence, subset_m
 from sdlgm._kernels.symbols import Divergence, divergence, symbol_gradients, symbols
 
 __all__ = [
+    "ChainCost",
     "Divergence",
     "RelaxedCounts",
     "RelaxedGradients",
     "SubsetDivergence",
+    "chain_cost",
     "chain_gradients",
     "compress",
     "divergence",

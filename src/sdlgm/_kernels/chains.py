@@ -5,9 +5,11 @@ is not read.
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
+from sdlgm._kernels.arithmetic import exp2, log2
 from sdlgm._kernels.compiler import compiled
 
 
@@ -59,6 +61,65 @@ def _backward(coupling, slopes, gradient, to_logits):
             for j in range(len(later)):
                 total += effect[j] * later[j]
             to_logits[row, k] = total * slopes[row, k]
+
+
+@compiled
+def _cost(logits, counts, charges, log_places, cost, to_logits, to_counts, presence):
+    real = logits.dtype.type
+    one = real(1)
+    n_rows, n_features = logits.shape
+    budget = len(log_places)
+    ln2, inverse_ln2 = real(math.log(2)), real(1 / math.log(2))
+    probs, softplus = np.empty(n_features, logits.dtype), np.empty(n_features, logits.dtype)
+    for row in range(n_rows):
+        for k in range(n_features):  # apart from the rest, so that several go at a time
+            logit = logits[row, k]
+            weight = exp2(-abs(logit) * inverse_ln2)  # of the less probable choice
+            probs[k] = (one if logit >= real(0) else weight) / (one + weight)
+            softplus[k] = max(logit, real(0)) + ln2 * log2(one + weight)
+        before, total = 0, real(0)
+        for k in range(n_features):
+            if before < budget:
+                prob = probs[k]
+                charge = logits[row, k] - charges[k] - log_places[before]
+                total += prob * charge - softplus[k]
+                to_logits[row, k] = prob * (one - prob) * charge
+                to_counts[row, k] = prob / real(budget - before)
+                presence[row, k] = prob
+            else:
+                to_logits[row, k] = to_counts[row, k] = presence[row, k] = real(0)
+            before += int(counts[row, k])
+        cost[row] = total
+        # A feature that is present takes one place from all later ones.
+        later = real(0)
+        for step in range(n_features):
+            k = n_features - 1 - step
+            here = to_counts[row, k]
+            to_counts[row, k] = later
+            later += here
+
+
+@dataclass(frozen=True)
+class ChainCost:
+    """What codes cost, and its derivatives given the conditional logits."""
+
+    cost: np.ndarray
+    logits: np.ndarray
+    counts: np.ndarray
+    """Only by the places that a feature takes from later ones."""
+    presence: np.ndarray
+    """Minus the derivatives by the charges."""
+
+
+def chain_cost(logits: np.ndarray, counts: np.ndarray, charges: np.ndarray, budget: int) -> ChainCost:
+    """Sum over the features asked of p (logit - charge - log(places left)) - softplus(logit), p = sigmoid(logit).
+
+    ``logits`` are those of each feature given the ``counts`` before it.
+    """
+    log_places = np.log(np.arange(budget, 0, -1)).astype(logits.dtype)
+    result = ChainCost(np.empty_like(logits[:, 0]), *(np.empty_like(logits) for _ in range(3)))
+    _cost(logits, counts, charges, log_places, *vars(result).values())
+    return result
 
 
 def draw_chain(logits: np.ndarray, coupling: np.ndarray, noise: np.ndarray, budget: int) -> np.ndarray:

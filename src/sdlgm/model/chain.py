@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from sdlgm import _kernels
 from sdlgm.model.draws import ToLogProbs
-from sdlgm.model.noise import array
+from sdlgm.model.noise import array, has_kernels
 from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, Temperatures
 from sdlgm.model.subset import Subsets
 
@@ -35,7 +35,7 @@ N_DRAWS = 16
 class ChainDistribution(Subsets):
     """Subsets of K features with at most ``n_slots`` elements.
 
-    Only `_terms_given` and `log_ratio` know what they cost under a prior; a subclass may have another one.
+    Only `cost`, `_terms_given` and `log_ratio` know what they cost under a prior; a subclass may have another one.
     """
 
     logits: Float[Tensor, "batch K"]
@@ -87,7 +87,7 @@ class ChainDistribution(Subsets):
         """The drawn features with an estimated gradient, which includes what they do to the later ones."""
         present = torch.sigmoid(self.conditional_logits(drawn).detach())
         probs, symbols = torch.stack([1 - present, present], -1), torch.stack([1 - drawn, drawn], -1)
-        unit = torch.stack([torch.zeros_like(drawn), torch.ones_like(drawn)], -1)
+        unit = drawn.new_tensor([0.0, 1.0]).expand_as(symbols)
         off, on = to_log_probs(unit, symbols, probs, 1).unbind(-1)
         slopes = self.asked(drawn) * (on * (1 - present) - off * present)
         return _Chain.apply(self.logits, self.coupling, drawn, slopes)  # pyright: ignore[reportReturnType]
@@ -101,7 +101,11 @@ class ChainDistribution(Subsets):
 
     def cost(self, counts: Float[Tensor, "S batch K"], prior: Any) -> Float[Tensor, "S batch"]:
         """The sum of the conditional divergences given drawn codes; its mean over the draws is the KL."""
-        return self._terms_given(counts, prior).kl
+        if not has_kernels(self.logits):
+            return self._terms_given(counts, prior).kl
+        charges = prior.gate_logit + prior.feature_log_probs
+        cost: Tensor = _Cost.apply(counts, self.logits, self.coupling, charges, self.n_slots)  # pyright: ignore[reportAssignmentType]
+        return cost - self.n_slots * F.logsigmoid(-prior.gate_logit)
 
     def _terms_given(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> PriorTerms:
         """The two sides of the divergence. How many features and which ones are one decision, so gates have no part."""
@@ -164,5 +168,33 @@ class _Chain(torch.autograd.Function):
         return to_logits.unflatten(0, drawn.shape[:2]).sum(0), to_coupling, None, None
 
 
+class _Cost(torch.autograd.Function):
+    """The kernel, with the derivatives that it finds on the way."""
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, counts: Tensor, logits: Tensor, coupling: Tensor, charges: Tensor, n_slots: int
+    ) -> Tensor:
+        conditional = (logits + counts @ coupling).flatten(0, 1)
+        result = _kernels.chain_cost(array(conditional), array(counts.flatten(0, 1)), array(charges), n_slots)
+        ctx.result = result
+        ctx.save_for_backward(counts, coupling)
+        return torch.from_numpy(result.cost).unflatten(0, counts.shape[:2])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        counts, coupling = ctx.saved_tensors
+        result: _kernels.ChainCost = ctx.result
+        weight = gradient.flatten().unsqueeze(-1)
+        to_conditional = weight * torch.from_numpy(result.logits)
+        to_counts = torch.addmm(weight * torch.from_numpy(result.counts), to_conditional, coupling.T)
+        to_coupling = torch.triu(counts.flatten(0, 1).T @ to_conditional, 1)
+        to_charges = -(weight.T @ torch.from_numpy(result.presence)).squeeze(0) if ctx.needs_input_grad[3] else None
+        shape = counts.shape
+        return to_counts.view(shape), to_conditional.view(shape).sum(0), to_coupling, to_charges, None
+
+
 def _uniform(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
+    uniform = torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
+    return uniform.add_(torch.finfo(like.dtype).eps / 4)  # zero, a multiple of eps / 2 too, would draw the impossible

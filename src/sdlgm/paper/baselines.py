@@ -75,6 +75,9 @@ class CoupledBernoulli(ChainDistribution):
     def log_ratio(self, symbols: Float[Tensor, "S batch K"], prior: Any) -> Float[Tensor, "S batch"]:
         return prior.log_prob_of(torch.stack([1 - symbols, symbols], dim=-1)) - self.log_prob(symbols)
 
+    def cost(self, counts: Float[Tensor, "S batch K"], prior: Any) -> Float[Tensor, "S batch"]:
+        return self._terms_given(counts, prior).kl
+
     def _terms_given(self, counts: Float[Tensor, "S batch K"], prior: Any) -> PriorTerms:
         logits = self.conditional_logits(counts)
         present = torch.sigmoid(logits)
