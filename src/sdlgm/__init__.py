@@ -1,7 +1,7 @@
 """Sparse discrete representations with a hard budget.
 
 Every observation is described by at most ``max_active`` out of ``n_components`` features, and the model learns how many
-each one needs. Start with `SDLGM`.
+each one needs. Start with `SDLGM`, or with `SDLGMClassifier` if there are labels.
 """
 
 from importlib import import_module
@@ -17,18 +17,20 @@ from sdlgm.errors import (
 )
 
 if TYPE_CHECKING:
-    from sdlgm.estimators import SDLGM, Evaluation, PosteriorProbs, load
+    from sdlgm.estimators import SDLGM, Evaluation, LabelNumbers, PosteriorProbs, SDLGMClassifier, load
 
 __version__ = "0.1.0"
-_ESTIMATORS = ("SDLGM", "Evaluation", "PosteriorProbs", "load")
+_ESTIMATORS = ("SDLGM", "Evaluation", "LabelNumbers", "PosteriorProbs", "SDLGMClassifier", "load")
 __all__ = [
     "SDLGM",
     "BudgetError",
     "DataError",
     "DownloadError",
     "Evaluation",
+    "LabelNumbers",
     "ModelFileError",
     "PosteriorProbs",
+    "SDLGMClassifier",
     "SDLGMError",
     "TrainingDivergedError",
     "__version__",

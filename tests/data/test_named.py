@@ -5,6 +5,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
@@ -45,12 +46,13 @@ def mirror(monkeypatch, tmp_path) -> Iterator[str]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     checksums = {name: hashlib.sha256(name.encode()).hexdigest() for name in named.MNIST_FILES}
-    monkeypatch.setitem(named.DATASETS, "mnist", named.NamedDataset("made up", named._load_mnist, checksums))
     Server.files, Server.failures, Server.requests = dict(CONTENT), 0, 0
     server = HTTPServer(("127.0.0.1", 0), Server)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/mnist/"
+    url = f"http://127.0.0.1:{server.server_port}/mnist/"
+    monkeypatch.setitem(named.DATASETS, "mnist", replace(named.DATASETS["mnist"], files=checksums, mirrors=(url,)))
+    yield url
     server.shutdown()
     server.server_close()
     thread.join()
@@ -110,15 +112,13 @@ def test__load__mnist_that_is_not_here__is_downloaded(mirror, monkeypatch):
     for name, content in contents.items():
         Server.files[f"{name}.gz"] = gzip.compress(content)
         monkeypatch.setitem(named.DATASETS["mnist"].files, name, hashlib.sha256(content).hexdigest())
-    monkeypatch.setattr(named, "MNIST_MIRRORS", (mirror,))
     dataset = load_data("mnist:test")
     np.testing.assert_allclose(dataset.X, images.reshape(2, 784) / 255, rtol=1e-6)
     assert list(dataset.labels) == [3, 1]
 
 
-def test__load__mnist_that_cannot_be_had__says_what_to_do(mirror, monkeypatch):
+def test__load__mnist_that_cannot_be_had__says_what_to_do(mirror):
     Server.failures = 10**6
-    monkeypatch.setattr(named, "MNIST_MIRRORS", (mirror,))
     with pytest.raises(DownloadError, match="set SDLGM_DATA"):
         load_data("mnist:test")
 

@@ -1,9 +1,10 @@
 """Data: files of several kinds, and data sets by name."""
 
 from sdlgm.data.codes import CodesWriter, read_codes, write_codes
-from sdlgm.data.dataset import Dataset
+from sdlgm.data.dataset import Dataset, MultiLabelDataset
 from sdlgm.data.idx import read_idx
-from sdlgm.data.loading import Batches, load_data, open_batches
+from sdlgm.data.labelled import read_labelled
+from sdlgm.data.loading import Batches, load_data, load_mulan, open_batches
 from sdlgm.data.named import DATASETS, fetch, find_file
 from sdlgm.data.tables import CODES, TABLES, check_writable, read_table, write_table
 
@@ -14,13 +15,16 @@ __all__ = [
     "Batches",
     "CodesWriter",
     "Dataset",
+    "MultiLabelDataset",
     "check_writable",
     "fetch",
     "find_file",
     "load_data",
+    "load_mulan",
     "open_batches",
     "read_codes",
     "read_idx",
+    "read_labelled",
     "read_table",
     "write_codes",
     "write_table",

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from sdlgm.errors import DataError
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -27,6 +29,40 @@ class Dataset:
         if self.feature_names is None:
             return self.X
         return arrow_table(self.X, self.feature_names)
+
+
+@dataclass(frozen=True)
+class MultiLabelDataset:
+    """Rows of observations, each with any number of labels."""
+
+    name: str
+    X: np.ndarray
+    """(n, D), float; NaN where a value is missing."""
+    Y: np.ndarray
+    """(n, labels), 0 or 1."""
+    feature_names: tuple[str, ...]
+    label_names: tuple[str, ...]
+
+    @property
+    def observations(self) -> Dataset:
+        """The rows without their labels."""
+        return Dataset(self.name, self.X, feature_names=self.feature_names)
+
+    @property
+    def table(self) -> Any:
+        """The observations with the names of their columns: what an estimator should be given."""
+        return self.observations.table
+
+
+def binary_labels(where: str, name: str, values: np.ndarray) -> np.ndarray:
+    """One label of every row as 0 and 1, or an error that says what is there instead."""
+    missing = np.isnan(values)
+    if missing.any():
+        raise DataError(f"{where}: label {name!r} has {missing.sum()} missing values; drop those rows first")
+    strange = values[(values != 0) & (values != 1)]
+    if strange.size:
+        raise DataError(f"{where}: label {name!r} has the value {strange[0]:g}; labels are 0 or 1")
+    return values.astype(np.int64)
 
 
 def arrow_table(X: Any, names: Sequence[str]) -> Any:

@@ -1,5 +1,6 @@
 """Rows of a file or of a data set that has a name: all at once, or a batch at a time if they are too many."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sdlgm.data.dataset import Dataset
+from sdlgm.data.dataset import Dataset, MultiLabelDataset
+from sdlgm.data.mulan import read_mulan
 from sdlgm.data.named import load_named
 from sdlgm.data.tables import check_columns, csv_options, from_array, from_columns, kind_of, read_table, reading
 from sdlgm.errors import DataError
@@ -28,13 +30,31 @@ class Batches:
 
 
 def load_data(source: str, *, label_column: str | None = None) -> Dataset:
-    """Load a file by its path or a data set by its name, such as ``digits`` or ``mnist:test``."""
-    if _is_file(source):
+    """Load a file by its path or a data set by its name, such as ``digits`` or ``mnist:test``.
+
+    Of multi-label data, such as ``birds``, these are the observations without their labels.
+    """
+    if is_file(source):
         return read_table(source, label_column=label_column)
-    return load_named(source)
+    dataset = load_named(source)
+    return dataset.observations if isinstance(dataset, MultiLabelDataset) else dataset
 
 
-def _is_file(source: str) -> bool:
+def load_mulan(name_or_path: str | os.PathLike[str]) -> MultiLabelDataset:
+    """Load an ARFF file that has the XML file with the names of its labels beside it, or a multi-label data set by its
+    name: ``birds``, ``emotions`` (also with ``:train`` or ``:test``) or ``cal500``.
+    """
+    source = os.fspath(name_or_path)
+    if is_file(source):
+        return read_mulan(source)
+    dataset = load_named(source)
+    if not isinstance(dataset, MultiLabelDataset):
+        raise DataError(f"{source}: is no multi-label data set; a row has one class")
+    return dataset
+
+
+def is_file(source: str) -> bool:
+    """Whether this is meant as a path, and not as the name of a data set."""
     return Path(source).is_file() or "." in source or "/" in source
 
 

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from sdlgm._files import write_whole
 from sdlgm.data.dataset import Dataset, arrow_table
 from sdlgm.data.idx import read_idx
+from sdlgm.data.mulan import read_mulan
 from sdlgm.errors import DataError
 
 # Endings of the files that can be written.
@@ -22,9 +23,10 @@ CODES = (".npz",)
 
 
 def read_table(path: str | os.PathLike[str], *, label_column: str | None = None) -> Dataset:
-    """Read a data file: ``.npy``, ``.npz``, ``.csv``, ``.parquet`` or IDX (``-ubyte``), the last also gzipped.
+    """Read a data file: ``.npy``, ``.npz``, ``.csv``, ``.parquet``, ``.arff`` or IDX (``-ubyte``, also gzipped).
 
-    ``label_column`` names the column of a CSV or parquet file that is a class and not a feature.
+    ``label_column`` names the column of a CSV or parquet file that is a class and not a feature. The labels of an ARFF
+    file are left out.
     """
     path = Path(path)
     if not path.is_file():
@@ -33,8 +35,8 @@ def read_table(path: str | os.PathLike[str], *, label_column: str | None = None)
     if label_column is not None and kind not in ("csv", "parquet"):
         raise DataError(f"{path}: a label column can be named for .csv and .parquet only")
     if kind in ("csv", "parquet"):
-        return _read_columns(path, kind, label_column)
-    return {"npy": _read_npy, "npz": _read_npz, "idx": _read_images}[kind](path)
+        return from_columns(path, read_columns(path, kind, label_column), label_column)
+    return {"npy": _read_npy, "npz": _read_npz, "idx": _read_images, "arff": _read_arff}[kind](path)
 
 
 def write_table(path: str | os.PathLike[str], X: np.ndarray, feature_names: tuple[str, ...] | None = None) -> Path:
@@ -67,8 +69,10 @@ def kind_of(path: Path) -> str:
     if name.endswith(("-ubyte", ".idx")):
         return "idx"
     kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("npy", "npz", "csv", "parquet"):
-        raise DataError(f"{path}: unknown kind of file; known are .npy, .npz, .csv, .parquet and IDX (-ubyte[.gz])")
+    if kind not in ("npy", "npz", "csv", "parquet", "arff"):
+        raise DataError(
+            f"{path}: unknown kind of file; known are .npy, .npz, .csv, .parquet, .arff and IDX (-ubyte[.gz])"
+        )
     return kind
 
 
@@ -121,6 +125,10 @@ def _read_images(path: Path) -> Dataset:
     return from_array(path, scaled, labels)
 
 
+def _read_arff(path: Path) -> Dataset:
+    return read_mulan(path).observations
+
+
 def from_array(path: Path, array: np.ndarray, labels: np.ndarray | None = None) -> Dataset:
     if array.dtype.kind not in "biuf":
         raise DataError(f"{path}: holds {array.dtype}, not real numbers")
@@ -135,17 +143,18 @@ def from_array(path: Path, array: np.ndarray, labels: np.ndarray | None = None) 
     return Dataset(path.name, X, labels=labels, image_shape=image_shape)
 
 
-def _read_columns(path: Path, kind: str, label_column: str | None) -> Dataset:
+def read_columns(path: Path, kind: str, *labels: str | None) -> Any:
+    """A CSV or parquet file as a pyarrow table with rows, with these labels and with features beside them."""
     from pyarrow import csv as arrow_csv
     from pyarrow import parquet
 
     with reading(path, kind):
         is_csv = kind == "csv"
         table = arrow_csv.read_csv(path, read_options=csv_options(path)) if is_csv else parquet.read_table(path)
-    check_columns(path, table.column_names, label_column)
+    check_columns(path, table.column_names, *labels)
     if table.num_rows == 0:
         raise DataError(f"{path}: has no rows")
-    return from_columns(path, table, label_column)
+    return table
 
 
 @contextlib.contextmanager
@@ -165,7 +174,7 @@ def csv_options(path: Path) -> Any:
     return arrow_csv.ReadOptions(autogenerate_column_names=not _has_header(path))
 
 
-def check_columns(path: Path, names: Sequence[str], label_column: str | None) -> None:
+def check_columns(path: Path, names: Sequence[str], *labels: str | None) -> None:
     if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
         raise DataError(f"{path}: looks separated by semicolons or tabs; separate the columns by commas")
     if "" in names:
@@ -173,9 +182,10 @@ def check_columns(path: Path, names: Sequence[str], label_column: str | None) ->
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:
         raise DataError(f"{path}: more than one column is called {sorted(repeated)[0]!r}; rename them")
-    if label_column is not None and label_column not in names:
-        raise DataError(f"{path}: has no column {label_column!r}")
-    if not set(names) - {label_column}:
+    for label in labels:
+        if label is not None and label not in names:
+            raise DataError(f"{path}: has no column {label!r}")
+    if not set(names) - set(labels):
         raise DataError(f"{path}: has no columns of features")
 
 

@@ -1,103 +1,96 @@
 """Fitted estimators to files and back."""
 
 import os
+from collections.abc import Callable
 from dataclasses import asdict
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sdlgm import _tensorfile
 from sdlgm.errors import ModelFileError
-from sdlgm.estimators._inputs import Scaling, seeded, usable_device
-from sdlgm.model import ModelConfig, SDLGMModule
-from sdlgm.train import Record, Trainer, parameters_of
+from sdlgm.estimators._inputs import Scaling, usable_device
+from sdlgm.train import Record, parameters_of
 
 if TYPE_CHECKING:
-    from sdlgm.estimators._sdlgm import SDLGM
+    from sdlgm.estimators._base import TorchEstimator
 
 KIND = "sdlgm-model"
 # Settings of a run on some machine, not of the model.
 _NOT_SAVED = {"checkpoint_dir", "compile", "resume", "verbose"}
 
 
-def save(estimator: "SDLGM", path: str | os.PathLike[str]) -> None:
+def save(estimator: "TorchEstimator", path: str | os.PathLike[str]) -> None:
     """Settings as JSON, everything learned as tensors."""
     params = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_SAVED}
     if not isinstance(params["random_state"], Integral):
         params["random_state"] = None  # the state of a generator that has moved on is of no use to a reader
-    # What was fitted counts, not what set_params has changed since.
-    config = asdict(estimator.module_.config)
-    del config["n_inputs"], config["likelihood"]  # of the data and, since it may be "auto", apart in the document
-    params |= {"n_components": config.pop("n_features"), "max_active": config.pop("n_slots"), **config}
-    training = estimator._fitting.trainer.config
-    params |= {"kl": training.kl, "n_samples": training.n_samples, "gradient": training.gradient}
-    params["binarize"] = training.binarize or params["binarize"]
+    params |= estimator._fitted_params()  # what was fitted counts, not what set_params has changed since
+    scaling = estimator._fitting.scaling
     document = {
         "estimator": type(estimator).__name__,
         "params": {name: _plain(value) for name, value in params.items()},
-        "likelihood": estimator.likelihood_,
         "n_features_in": estimator.n_features_in_,
         "feature_names_in": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
         "n_iter": estimator.n_iter_,
         "history": [asdict(record) for record in estimator.history_],
+        **estimator._fitted_document(),
     }
     tensors = {f"module.{name}": tensor for name, tensor in parameters_of(estimator.module_).items()}
-    tensors["scaling.location"] = torch.from_numpy(estimator._fitting.scaling.location)
-    tensors["scaling.scale"] = torch.from_numpy(estimator._fitting.scaling.scale)
+    tensors["scaling.location"] = torch.from_numpy(scaling.location)
+    tensors["scaling.scale"] = torch.from_numpy(scaling.scale)
     _tensorfile.write(path, KIND, document, tensors)
 
 
-def load(path: str | os.PathLike[str], *, device: str = "cpu") -> "SDLGM":
-    """Read a model that `SDLGM.save` wrote.
+def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
+    """Read a model that `SDLGM.save` or `SDLGMClassifier.save` wrote.
 
     The file is data: nothing in it is executed. A file that is truncated, foreign, of another version, or whose
     numbers do not fit its settings raises `ModelFileError`, which says what is wrong with it. The state of the
     optimiser is not part of a model: `partial_fit` starts with a fresh one.
     """
-    from sdlgm.estimators._sdlgm import SDLGM, _Fitting
+    from sdlgm.estimators import SDLGM, SDLGMClassifier
 
+    known: dict[str, type[TorchEstimator]] = {"SDLGM": SDLGM, "SDLGMClassifier": SDLGMClassifier}
     target = usable_device(device)
     document, tensors = _tensorfile.read(path, KIND)
     try:
-        if document["estimator"] != "SDLGM":
+        if document["estimator"] not in known:
             raise ModelFileError(f"{path}: holds a {document['estimator']!r}, which this sdlgm does not know")
-        estimator = SDLGM(**_arguments(document["params"], SDLGM), device=device)
+        kind = known[document["estimator"]]
+        estimator = kind(**_arguments(document["params"], kind), device=device)
         estimator._validate_params()
         estimator._check_settings()
-        likelihood = document["likelihood"]
         estimator.n_features_in_ = int(document["n_features_in"])
         names = document["feature_names_in"]
         if names:
             if len(names) != estimator.n_features_in_:
                 raise ValueError(f"{len(names)} column names for {estimator.n_features_in_} columns")
             estimator.feature_names_in_ = np.array(names, dtype=object)
-        config = estimator._model_config(estimator.n_features_in_, likelihood)
-        module = _module(config, tensors).to(target)
+        module = _filled(estimator._module_of(document), tensors).to(target)
         n_iter = int(document["n_iter"])
         # Other noise than the iterations that went before.
         seed = np.random.SeedSequence([int(document["params"]["random_state"] or 0), n_iter]).generate_state(1)
-        trainer = seeded(lambda: Trainer(module, estimator._train_config(likelihood), int(seed[0])), int(seed[0]))
-        trainer.iteration = n_iter
         history = [_record(values) for values in document["history"]]
         scaling = _scaling(tensors, estimator.n_features_in_)
-        return estimator._publish(_Fitting(likelihood, scaling, trainer), history)
+        return estimator._restored(document, module, scaling, n_iter, int(seed[0]), history)
     except ModelFileError:
         raise
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
         raise ModelFileError(f"{path}: settings and content do not fit together ({_one_line(error)})") from error
 
 
-def _module(config: ModelConfig, tensors: dict[str, Tensor]) -> SDLGMModule:
+def _filled(make: Callable[[], nn.Module], tensors: dict[str, Tensor]) -> Any:
     """The module that the settings describe, filled from the file.
 
     It is laid out without memory, compared with the file and given the file's tensors, so that settings alone cannot
     make the reader allocate more than the file holds.
     """
     with torch.device("meta"):
-        module = SDLGMModule(config)
+        module = make()
     expected = module.state_dict()
     found = _tensorfile.under("module", tensors)
     for name, tensor in expected.items():
@@ -127,7 +120,7 @@ def _scaling(tensors: dict[str, Tensor], n_features: int) -> Scaling:
     return Scaling(location, scale)
 
 
-def _arguments(params: Any, estimator: type["SDLGM"]) -> dict[str, Any]:
+def _arguments(params: Any, estimator: type["TorchEstimator"]) -> dict[str, Any]:
     known = set(estimator._get_param_names()) - _NOT_SAVED
     if set(params) != known:
         differing = sorted(set(params) ^ known)

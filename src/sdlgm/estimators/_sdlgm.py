@@ -9,16 +9,15 @@ from typing import Any, ClassVar, Literal, Self, cast
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
 from torch import Tensor
 
 from sdlgm import train
 from sdlgm.errors import TrainingDivergedError
-from sdlgm.estimators import _modelfile
+from sdlgm.estimators._base import RandomState, TorchEstimator
 from sdlgm.estimators._codes import check_codes, sparse_rows, stacked
 from sdlgm.estimators._inputs import (
     Columns,
@@ -47,7 +46,6 @@ _RELAXED_BATCH = 100
 # Rows on which a run without a validation split is watched.
 _WATCHED_ROWS = 500
 
-RandomState = int | np.random.RandomState | None
 LikelihoodName = Literal["bernoulli", "gaussian"]
 
 
@@ -60,7 +58,7 @@ class _Fitting:
     trainer: train.Trainer
 
 
-class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
     """Sparse discrete codes with a hard budget.
 
     Every observation is described by at most ``max_active`` out of ``n_components`` features, and the model learns how
@@ -475,15 +473,6 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _monitor(self, fitting: _Fitting, rows: Rows, seed: int) -> train.Monitor:
         return train.Monitor(rows, seed, prepare=fitting.scaling.apply, log_jacobian=fitting.scaling.log_jacobian)
 
-    def _checkpoint(self, trainer: train.Trainer, batches: train.ShuffledBatches, seed: int) -> train.Checkpoint | None:
-        if self.checkpoint_dir is None:
-            return None
-        # Through JSON a tuple becomes a list; the identity is compared after such a trip.
-        config = asdict(trainer.module.config)
-        model = {key: list(value) if isinstance(value, tuple) else value for key, value in config.items()}
-        identity = {**model, **asdict(trainer.config), "seed": seed, "data": batches.fingerprint()}
-        return train.Checkpoint(self.checkpoint_dir, self.checkpoint_every, identity)
-
     # Codes
 
     def transform(self, X, *, n_candidates: int = 0, budget: int | None = None) -> sp.csr_matrix:
@@ -734,10 +723,32 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # Files
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file that `sdlgm.load` reads. The file holds numbers and settings, no code."""
-        check_is_fitted(self)
-        _modelfile.save(self, path)
+    def _fitted_params(self) -> dict[str, Any]:
+        config = asdict(self.module_.config)
+        del config["n_inputs"], config["likelihood"]  # of the data and, since it may be "auto", apart in the document
+        training = self._fitting.trainer.config
+        return {
+            "n_components": config.pop("n_features"),
+            "max_active": config.pop("n_slots"),
+            **config,
+            "kl": training.kl,
+            "n_samples": training.n_samples,
+            "gradient": training.gradient,
+            "binarize": training.binarize or self.binarize,
+        }
+
+    def _fitted_document(self) -> dict[str, Any]:
+        return {"likelihood": self.likelihood_}
+
+    def _module_of(self, document: dict[str, Any]) -> Callable[[], SDLGMModule]:
+        config = self._model_config(self.n_features_in_, document["likelihood"])
+        return lambda: self._module_class(config)
+
+    def _restored(self, document, module, scaling, n_iter, seed, history) -> Self:
+        likelihood = document["likelihood"]
+        trainer = seeded(lambda: train.Trainer(module, self._train_config(likelihood), seed), seed)
+        trainer.iteration = n_iter
+        return self._publish(_Fitting(likelihood, scaling, trainer), history)
 
     # Shared by the above
 
@@ -779,19 +790,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _kl(self) -> KL:
         return self._fitting.trainer.config.kl
 
-    def _seed_of(self, random_state: RandomState) -> int:
-        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-
     def _generator(self, random_state: RandomState) -> torch.Generator:
-        seed = self._seed_of(self.random_state if random_state is None else random_state)
-        return torch.Generator(self._fitting.trainer.device).manual_seed(seed)
+        return self._generator_on(self._fitting.trainer.device, random_state)
 
     @property
     def _n_features_out(self) -> int:
         return self.module_.config.n_features
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "module_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -244,11 +244,11 @@ class SlotDistribution:
         )
 
 
-def log_binomial(prior: SlotDistribution) -> Float[Tensor, " lengths"]:
-    """Log-probability of each number of open slots under the prior, Binomial(L0, lambda_0)."""
-    n_slots = prior.n_slots
-    numbers = torch.arange(n_slots + 1, dtype=prior.feature_logits.dtype, device=prior.feature_logits.device)
+def log_binomial(slots: SlotDistribution) -> Float[Tensor, "*batch lengths"]:
+    """Log-probability of each number of open slots, Binomial(L0, gate_prob)."""
+    n_slots = slots.n_slots
+    numbers = torch.arange(n_slots + 1, dtype=slots.feature_logits.dtype, device=slots.feature_logits.device)
     log_factorial = torch.lgamma(numbers + 1)
     log_orders = log_factorial[-1] - log_factorial - log_factorial.flip(0)
-    gate = numbers * F.logsigmoid(prior.gate_logit) + (n_slots - numbers) * F.logsigmoid(-prior.gate_logit)
-    return log_orders + gate
+    gate_logit = slots.gate_logit.unsqueeze(-1)
+    return log_orders + numbers * F.logsigmoid(gate_logit) + (n_slots - numbers) * F.logsigmoid(-gate_logit)

@@ -89,6 +89,11 @@ class SubsetDistribution(Subsets, IndependentVariables):
             return n_present, presence, entropy
         return _plain_marginals(self.logits, self.n_slots)
 
+    @property
+    def number_present(self) -> Float[Tensor, "batch numbers"]:
+        """Distribution of the number of features present, over 0..L0."""
+        return self._marginals[0]
+
     @cached_property
     def presence(self) -> Float[Tensor, "batch K"]:
         return self._marginals[1]

@@ -3,6 +3,7 @@
 from sdlgm.train.batches import ShuffledBatches, binarize, to_tensor
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.config import TrainConfig
+from sdlgm.train.labelled import LabelMonitor, LabelTrainer, packed
 from sdlgm.train.loop import fit
 from sdlgm.train.monitor import Monitor, Record
 from sdlgm.train.progress import Progress
@@ -10,6 +11,8 @@ from sdlgm.train.trainer import Trainer, parameters_of
 
 __all__ = [
     "Checkpoint",
+    "LabelMonitor",
+    "LabelTrainer",
     "Monitor",
     "Progress",
     "Record",
@@ -18,6 +21,7 @@ __all__ = [
     "Trainer",
     "binarize",
     "fit",
+    "packed",
     "parameters_of",
     "to_tensor",
 ]

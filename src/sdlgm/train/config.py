@@ -26,6 +26,8 @@ class TrainConfig:
     """How observations become binary, for the Bernoulli likelihood; None where they are used as they are."""
     n_iter_no_change: int | None
     """Monitorings without improvement after which training stops; None for no early stopping."""
+    weight_decay: float = 0.0
+    """Decoupled from the gradient, as in AdamW."""
 
     @property
     def monitor_every(self) -> int:

@@ -27,9 +27,16 @@ class Trainer:
         temperatures = [module.log_gate_temperature, module.log_feature_temperature]
         for log_temperature in temperatures:
             log_temperature.requires_grad_(config.learn_temperature)
-        trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        self.optimizer = torch.optim.Adam(trained, lr=config.learning_rate, fused=True)
+        self.optimizer = self._new_optimizer()
         self._train_estimator()
+
+    def _new_optimizer(self) -> torch.optim.Optimizer:
+        trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        if not self.config.weight_decay:
+            return torch.optim.Adam(trained, lr=self.config.learning_rate, fused=True)
+        return torch.optim.AdamW(
+            trained, lr=self.config.learning_rate, weight_decay=self.config.weight_decay, fused=True
+        )
 
     def _new_estimator(self) -> GradientEstimator:
         return GRADIENTS[self.config.gradient](self.module.posterior.n_logits).to(self.device)
@@ -56,8 +63,7 @@ class Trainer:
         self._follow_schedules(weight)
         if not module.training:
             module.train()
-        x = binarize(rows, config.binarize, self.generator)
-        objective = module.objective(x, self._expectation, config.kl, weight)
+        objective = self._objective(rows, weight)
         loss = -objective.value.mean()
         if not math.isfinite(loss.item()):
             raise TrainingDivergedError(f"{_first_bad_term(objective)} is not finite at iteration {self.iteration}")
@@ -67,6 +73,10 @@ class Trainer:
         self.optimizer.step()
         self.iteration += 1
         return objective
+
+    def _objective(self, rows: Tensor, kl_weight: float) -> Objective:
+        x = binarize(rows, self.config.binarize, self.generator)
+        return self.module.objective(x, self._expectation, self.config.kl, kl_weight)
 
     def snapshot(self) -> "Snapshot":
         """All that a divergence could spoil."""

@@ -1,0 +1,87 @@
+"""What every estimator of the library has in common."""
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from sdlgm import train
+from sdlgm.estimators import _modelfile
+from sdlgm.estimators._inputs import Scaling
+
+RandomState = int | np.random.RandomState | None
+
+
+class TorchEstimator(BaseEstimator):
+    """An estimator around a torch module: seeds, checkpoints, files."""
+
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    module_: Any
+    n_iter_: int
+    history_: list[train.Record]
+    _fitting: Any
+
+    random_state: RandomState
+    checkpoint_dir: str | os.PathLike[str] | None
+    checkpoint_every: int
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file that `sdlgm.load` reads. The file holds numbers and settings, no code."""
+        check_is_fitted(self)
+        _modelfile.save(self, path)
+
+    # What a model file holds beside what all estimators have
+
+    def _check_settings(self) -> None:
+        """What `_parameter_constraints` cannot say."""
+
+    def _fitted_params(self) -> dict[str, Any]:
+        """Settings as they were when the model was fitted."""
+        return {}
+
+    def _fitted_document(self) -> dict[str, Any]:
+        """What was learned and is no tensor, as JSON knows it."""
+        return {}
+
+    def _module_of(self, document: dict[str, Any]) -> Callable[[], nn.Module]:
+        """How to make the module that settings and document describe."""
+        raise NotImplementedError
+
+    def _restored(
+        self,
+        document: dict[str, Any],
+        module: Any,
+        scaling: Scaling,
+        n_iter: int,
+        seed: int,
+        history: list[train.Record],
+    ) -> Self:
+        """The estimator as it was when it was saved."""
+        raise NotImplementedError
+
+    def _seed_of(self, random_state: RandomState) -> int:
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+    def _generator_on(self, device: torch.device, random_state: RandomState) -> torch.Generator:
+        seed = self._seed_of(self.random_state if random_state is None else random_state)
+        return torch.Generator(device).manual_seed(seed)
+
+    def _checkpoint(self, trainer: train.Trainer, batches: train.ShuffledBatches, seed: int) -> train.Checkpoint | None:
+        if self.checkpoint_dir is None:
+            return None
+        # Through JSON a tuple becomes a list; the identity is compared after such a trip.
+        config = asdict(trainer.module.config)
+        model = {key: list(value) if isinstance(value, tuple) else value for key, value in config.items()}
+        identity: dict[str, Any] = {**model, **asdict(trainer.config), "seed": seed, "data": batches.fingerprint()}
+        return train.Checkpoint(self.checkpoint_dir, self.checkpoint_every, identity)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "module_")

@@ -1,0 +1,510 @@
+"""The multi-label classifier."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from numbers import Integral, Real
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin, _fit_context, clone
+from sklearn.metrics import f1_score
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from sdlgm import train
+from sdlgm.estimators._base import RandomState, TorchEstimator
+from sdlgm.estimators._inputs import Columns, Scaling, in_batches, seeded, usable_device
+from sdlgm.estimators._targets import check_budget, labels_of
+from sdlgm.estimators._thresholds import best_threshold, best_thresholds, out_of_fold
+from sdlgm.model import labels as forms
+from sdlgm.model.labelled import LabelledConfig, LabelledModule, Variant
+from sdlgm.model.labels import LABEL_FORMS, LabelForm
+from sdlgm.model.members import mean_over_members
+from sdlgm.model.networks import ACTIVATIONS
+from sdlgm.train.batches import Rows
+
+_BATCH = 1000
+_FOLDS = 5
+# Relaxed draws behind a probability of the paper's form.
+_PREDICTION_SAMPLES = 20
+# Rows on which a run is watched.
+_WATCHED_ROWS = 500
+# Settings of the module that are parameters of the estimator under the same name.
+_SAVED_AS_FITTED = (
+    "variant",
+    "n_latent",
+    "hidden",
+    "activation",
+    "dropout",
+    "input_dropout",
+    "reconstruction_weight",
+    "n_members",
+)
+_CV_THRESHOLDS = {"cv", "cv_per_label"}
+
+
+@dataclass(frozen=True)
+class LabelNumbers:
+    """How many labels rows have."""
+
+    mean: np.ndarray
+    """Expected number, (n_samples,)."""
+    probs: np.ndarray
+    """Probability of each number from 0 to max_active, (n_samples, max_active + 1)."""
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """What a fit makes, before the estimator takes it over."""
+
+    scaling: Scaling
+    trainer: train.LabelTrainer
+
+
+class SDLGMClassifier(ClassifierMixin, TorchEstimator):
+    """Multi-label classification with a learned number of labels and a hard budget of them.
+
+    The labels y of a row are the features of its code: at most ``max_active`` out of K, and how many it has is a random
+    variable that the model learns. ``variant="dis"`` maximises log q(y | x). ``"gen"`` and ``"con"`` also model x:
+
+        log q(y | x) + reconstruction_weight * (bound on log p(x | y) + bound on log p(x)),
+
+    for rows with labels, and the last bound alone for rows without; see `sdlgm.model.labelled`.
+
+    Parameters
+    ----------
+    variant : {"dis", "gen", "con"}, default="dis"
+        Discriminative; generative, with a decoder from labels to x; or conditional generative, whose decoder also sees
+        ``n_latent`` features that nobody has named.
+    max_active : int or None, default=None
+        Largest number of labels of a row, L0. None takes that of the training data.
+    likelihood : {"subset", "closed_form", "multinomial", "monte_carlo"}, default="subset"
+        What a set of labels is worth. ``"closed_form"``: P(y_k = 1) = 1 - (1 - lambda pi_k) ** L0.
+        ``"multinomial"``: |y| ~ Binomial(L0, lambda), labels drawn from pi. ``"subset"``: log-odds for each label, no
+        more than L0 present. These are exact. ``"monte_carlo"`` is the paper's, with relaxed samples.
+    n_latent : int, default=20
+        Number of features beside the labels, for ``variant="con"``.
+    temperature : float, default=1.0
+        Of the relaxed gates and features, for ``likelihood="monte_carlo"``.
+    threshold : float, "cv" or "cv_per_label", default=0.5
+        Labels with at least this probability are predicted. ``"cv"`` chooses it by five folds of the training rows, for
+        the largest micro F1. ``"cv_per_label"`` chooses one for each label, which may be lower for rare labels, for the
+        largest macro F1.
+    hidden : tuple of int, default=(256,)
+        Hidden layers of the encoder; the decoder has the same in reverse.
+    activation : {"silu", "relu"}, default="silu"
+    dropout : float, default=0.5
+        Of the encoder's hidden layers.
+    input_dropout : float, default=0.3
+        Of the encoder's inputs.
+    weight_decay : float, default=0.1
+    reconstruction_weight : float, default=0.01
+        Of what ``"gen"`` and ``"con"`` know about x.
+    n_members : int, default=1
+        Networks that differ in their initial weights and in their dropout, trained side by side; their probabilities
+        are averaged.
+    n_samples : int, default=1
+        Relaxed samples a row and iteration, for ``likelihood="monte_carlo"``.
+    kl_warmup : float, default=0.3
+        First fraction of ``max_iter`` over which the weight of the KL rises from 0 to 1.
+    max_iter : int, default=500
+        Iterations, each of one batch.
+    batch_size : int, default=200
+    learning_rate : float, default=3e-3
+    lr_decay : float, default=1.0
+        Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
+    checkpoint_dir : path or None, default=None
+        Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM.
+    checkpoint_every : int, default=1000
+    resume : bool, default=False
+        Let `fit` continue from the checkpoint, if there is one. Needs an integer ``random_state``.
+    random_state : int, RandomState or None, default=None
+    device : str, default="cpu"
+    verbose : int, default=0
+        Show a progress bar if not 0.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,)
+        The labels: column names of Y, members of the label sets, or column numbers.
+    max_active_ : int
+        The budget in use.
+    single_label_ : bool
+        Whether y was one class a row.
+    threshold_ : float or ndarray of shape (n_labels,)
+    n_iter_ : int
+    history_ : list of Record
+        Training curves; ``discrete`` is the mean log q(y | x).
+    module_ : LabelledModule
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only if X had column names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_multilabel_classification
+    >>> from sdlgm import SDLGMClassifier
+    >>> X, Y = make_multilabel_classification(n_samples=200, n_classes=4, random_state=0)
+    >>> model = SDLGMClassifier(max_iter=100, random_state=0).fit(X, Y)
+    >>> model.predict_proba(X).shape, bool(model.score(X, Y) > 0.7)
+    ((200, 4), True)
+
+    """
+
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    classes_: np.ndarray
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "variant": [StrOptions({"dis", "gen", "con"})],
+        "max_active": [Interval(Integral, 1, None, closed="left"), None],
+        "likelihood": [StrOptions(set(LABEL_FORMS))],
+        "n_latent": [Interval(Integral, 1, None, closed="left")],
+        "temperature": [Interval(Real, 0, None, closed="neither")],
+        "threshold": [Interval(Real, 0, 1, closed="both"), StrOptions(_CV_THRESHOLDS)],
+        "hidden": [tuple, list],
+        "activation": [StrOptions(set(ACTIVATIONS))],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "input_dropout": [Interval(Real, 0, 1, closed="left")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "reconstruction_weight": [Interval(Real, 0, None, closed="left")],
+        "n_members": [Interval(Integral, 1, None, closed="left")],
+        "n_samples": [Interval(Integral, 1, None, closed="left")],
+        "kl_warmup": [Interval(Real, 0, 1, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "lr_decay": [Interval(Real, 0, 1, closed="both")],
+        "checkpoint_dir": [str, os.PathLike, None],
+        "checkpoint_every": [Interval(Integral, 1, None, closed="left")],
+        "resume": ["boolean"],
+        "random_state": ["random_state"],
+        "device": [str],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        *,
+        variant: str = "dis",
+        max_active: int | None = None,
+        likelihood: str = "subset",
+        n_latent: int = 20,
+        temperature: float = 1.0,
+        threshold: float | str = 0.5,
+        hidden: tuple[int, ...] = (256,),
+        activation: str = "silu",
+        dropout: float = 0.5,
+        input_dropout: float = 0.3,
+        weight_decay: float = 0.1,
+        reconstruction_weight: float = 0.01,
+        n_members: int = 1,
+        n_samples: int = 1,
+        kl_warmup: float = 0.3,
+        max_iter: int = 500,
+        batch_size: int = 200,
+        learning_rate: float = 3e-3,
+        lr_decay: float = 1.0,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 1000,
+        resume: bool = False,
+        random_state: RandomState = None,
+        device: str = "cpu",
+        verbose: int = 0,
+    ):
+        self.variant = variant
+        self.max_active = max_active
+        self.likelihood = likelihood
+        self.n_latent = n_latent
+        self.temperature = temperature
+        self.threshold = threshold
+        self.hidden = hidden
+        self.activation = activation
+        self.dropout = dropout
+        self.input_dropout = input_dropout
+        self.weight_decay = weight_decay
+        self.reconstruction_weight = reconstruction_weight
+        self.n_members = n_members
+        self.n_samples = n_samples
+        self.kl_warmup = kl_warmup
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.lr_decay = lr_decay
+        self.checkpoint_dir = checkpoint_dir
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    # Fitting
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y, *, unlabelled=None) -> Self:
+        """Fit to rows X of shape (n_samples, n_features_in) and their labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features_in)
+        y : indicator matrix (dense, sparse or a data frame), list of label sets, or array of classes
+            A row may have no label, which says that none applies. Classes, one a row, make it an ordinary classifier.
+        unlabelled : array-like of shape (n_rows, n_features_in) or None, default=None
+            Further rows whose labels are not known, for ``variant="gen"`` and ``"con"``.
+
+        """
+        self._check_settings()
+        rows = self._validated(X, reset=True)
+        labels = labels_of(y)
+        if rows.shape[0] != len(labels.indicator):
+            raise ValueError(f"X has {rows.shape[0]} rows, and y has {len(labels.indicator)}")
+        largest = max(1, int(labels.indicator.sum(axis=1).max()))
+        max_active = min(largest if self.max_active is None else int(self.max_active), 10**6)
+        check_budget(labels.indicator, max_active)
+        further = None if unlabelled is None else self._validated(unlabelled, reset=False)
+        if further is not None and self.variant == "dis":
+            raise ValueError("rows without labels teach variant='dis' nothing; use variant='gen' or 'con'")
+        threshold = self._chosen_threshold(rows, labels.indicator, further, max_active)
+        seed = self._seed_of(self.random_state)
+        fitting = self._start(rows, labels.indicator, max_active, seed)
+        packed = train.packed(fitting.scaling.apply(rows), labels.indicator, len(labels.names))
+        watched = packed[np.random.default_rng(seed).permutation(len(packed))[:_WATCHED_ROWS]]
+        if further is not None:
+            packed = np.concatenate([packed, train.packed(fitting.scaling.apply(further), None, len(labels.names))])
+        batches = train.ShuffledBatches(packed, int(self.batch_size), seed)
+        progress = train.Progress()
+        train.fit(
+            fitting.trainer,
+            batches,
+            train.LabelMonitor(watched, seed),
+            progress,
+            checkpoint=self._checkpoint(fitting.trainer, batches, seed),
+            resume=bool(self.resume),
+            visible=bool(self.verbose),
+        )
+        self.classes_ = labels.names
+        self.single_label_ = labels.single
+        self.threshold_ = threshold
+        return self._publish(fitting, progress.history)
+
+    def _check_settings(self) -> None:
+        """What `_parameter_constraints` cannot say."""
+        if not all(isinstance(width, Integral) and int(width) > 0 for width in self.hidden):
+            raise ValueError(f"hidden={self.hidden!r}; it is a tuple of positive whole numbers")
+        if self.resume and self.checkpoint_dir is None:
+            raise ValueError("resume=True needs a checkpoint_dir, to know where the checkpoint is")
+        if self.resume and not isinstance(self.random_state, Integral):
+            raise ValueError("resume=True needs an integer random_state, to know that the run is the same")
+
+    def _start(self, rows: Rows, indicator: np.ndarray, max_active: int, seed: int) -> _Fitting:
+        columns = Columns.of(rows)
+        config = self._model_config(rows.shape[1], indicator.shape[1], max_active)
+        module = seeded(lambda: LabelledModule(config), seed)
+        frequencies = torch.tensor(indicator.mean(axis=0), dtype=torch.float32)
+        module.adapt_to(frequencies, torch.tensor(columns.varies))
+        return _Fitting(Scaling.standardizing(columns), self._new_trainer(module, seed))
+
+    def _new_trainer(self, module: LabelledModule, seed: int) -> train.LabelTrainer:
+        device = usable_device(self.device)
+        config = self._train_config()
+        return seeded(lambda: train.LabelTrainer(cast(Any, module.to(device)), config, seed), seed)
+
+    def _publish(self, fitting: _Fitting, history: list[train.Record]) -> Self:
+        """Make what was fitted the estimator's own, all at once."""
+        self._fitting = fitting
+        self.module_ = cast(LabelledModule, fitting.trainer.module).eval()
+        self.max_active_ = self.module_.config.n_slots
+        self.n_iter_ = fitting.trainer.iteration
+        self.history_ = history
+        return self
+
+    def _chosen_threshold(self, rows: Rows, indicator: np.ndarray, further: Rows | None, max_active: int) -> Any:
+        if not isinstance(self.threshold, str):
+            return float(self.threshold)
+        if len(indicator) < _FOLDS:
+            raise ValueError(f"threshold={self.threshold!r} needs at least {_FOLDS} rows; give a number")
+        of_fold = clone(self).set_params(
+            threshold=0.5, max_active=max_active, checkpoint_dir=None, resume=False, verbose=0
+        )
+
+        def fit_predict(fitted: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+            return of_fold.fit(rows[fitted], indicator[fitted], unlabelled=further).predict_proba(rows[held_out])
+
+        probs = out_of_fold(fit_predict, indicator, _FOLDS, self._seed_of(self.random_state) % 2**31)
+        return (best_thresholds if self.threshold == "cv_per_label" else best_threshold)(indicator, probs)
+
+    def _model_config(self, n_inputs: int, n_labels: int, max_active: int) -> LabelledConfig:
+        return LabelledConfig(
+            n_inputs=n_inputs,
+            n_labels=n_labels,
+            n_slots=max_active,
+            variant=cast(Variant, str(self.variant)),
+            form=cast(LabelForm, str(self.likelihood)),
+            n_latent=int(self.n_latent),
+            hidden=tuple(int(width) for width in self.hidden),
+            activation=str(self.activation),
+            dropout=float(self.dropout),
+            input_dropout=float(self.input_dropout),
+            reconstruction_weight=float(self.reconstruction_weight),
+            n_members=int(self.n_members),
+            gate_temperature=float(self.temperature),
+            feature_temperature=float(self.temperature),
+        )
+
+    def _train_config(self) -> train.TrainConfig:
+        relaxed = self.likelihood == "monte_carlo"
+        return train.TrainConfig(
+            max_iter=int(self.max_iter),
+            batch_size=int(self.batch_size),
+            learning_rate=float(self.learning_rate),
+            lr_decay=float(self.lr_decay),
+            kl_warmup=float(self.kl_warmup),
+            final_temperature=None,
+            learn_temperature=False,
+            gradient="gumbel_softmax" if relaxed else "reinmax",
+            n_samples=int(self.n_samples),
+            kl="paper" if relaxed else "exact",
+            binarize=None,
+            n_iter_no_change=None,
+            weight_decay=float(self.weight_decay),
+        )
+
+    # Prediction
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Probability of each label, of shape (n_samples, n_labels): the mean over the members.
+
+        If every row has one class, the probabilities of a row add up to one.
+        """
+        rows = self._fitted_rows(X)
+        device = self._fitting.trainer.device
+        parts = []
+        with torch.inference_mode():
+            for x in self._batches(rows):
+                generator = torch.Generator(device).manual_seed(0)
+                presence = self.module_.presence(x, n_samples=_PREDICTION_SAMPLES, generator=generator)
+                parts.append(mean_over_members(presence, self.module_.config.n_members).cpu().double().numpy())
+        probs = np.clip(np.concatenate(parts), 0.0, 1.0)
+        return probs / probs.sum(axis=1, keepdims=True) if self.single_label_ else probs
+
+    def predict(self, X) -> np.ndarray:
+        """Labels as an indicator matrix: those above the threshold, at most the ``max_active_`` likeliest of them.
+
+        If every row has one class, the likeliest class.
+        """
+        probs = self.predict_proba(X)
+        if self.single_label_:
+            return self.classes_[probs.argmax(axis=1)]
+        chosen = probs >= self.threshold_
+        if chosen.shape[1] > self.max_active_:
+            rank = np.argsort(np.argsort(-probs, axis=1, kind="stable"), axis=1, kind="stable")
+            chosen &= rank < self.max_active_
+        return chosen.astype(np.int64)
+
+    def predict_labels(self, X) -> list[tuple[Any, ...]]:
+        """Labels by name, one tuple a row."""
+        predicted = self.predict(X)
+        if self.single_label_:
+            return [(label,) for label in predicted.tolist()]
+        return [tuple(self.classes_[row > 0].tolist()) for row in predicted]
+
+    def predict_sparsity(self, X) -> LabelNumbers:
+        """How many labels each row has: the expected number, and the probability of every number up to the budget."""
+        rows = self._fitted_rows(X)
+        config = self.module_.config
+        parts = []
+        with torch.inference_mode():
+            for x in self._batches(rows):
+                numbers = forms.number_of_labels(self.module_.inference(x).labels, config.form)
+                parts.append(mean_over_members(numbers, config.n_members).cpu().double().numpy())
+        probs = np.concatenate(parts)
+        probs /= probs.sum(axis=1, keepdims=True)
+        return LabelNumbers(probs @ np.arange(probs.shape[1]), probs)
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """Micro-averaged F1 of `predict`; if every row has one class, that is the accuracy."""
+        true = labels_of(y, self.classes_).indicator
+        predicted = self.predict(X)
+        if self.single_label_:
+            predicted = labels_of(predicted, self.classes_).indicator
+        return float(f1_score(true, predicted, average="micro", zero_division=0.0, sample_weight=sample_weight))
+
+    def sample(self, y, *, random_state: RandomState = None) -> np.ndarray:
+        """Draw an observation for each row of labels from p(x given y); for ``variant="gen"`` and ``"con"``."""
+        check_is_fitted(self)
+        module, device = self.module_, self._fitting.trainer.device
+        if module.decoder is None or module.likelihood is None:
+            raise ValueError("variant='dis' has no model of x to draw from; fit with variant='gen' or 'con'")
+        indicator = labels_of(y, self.classes_).indicator
+        check_budget(indicator, self.max_active_)
+        generator = self._generator_on(device, random_state)
+        with torch.inference_mode():
+            codes = torch.tensor(indicator, dtype=torch.float32, device=device)
+            if module.prior.unnamed is not None:
+                prior = module.prior.unnamed().expand(len(codes))
+                # The encoder never names a feature twice, so the decoder has not seen one twice either.
+                codes = torch.cat([codes, prior.sample(1, generator)[0].clamp(max=1)], dim=-1)
+            n_members = module.config.n_members
+            means = module.decoder(codes.repeat(n_members, 1)).unflatten(0, (n_members, -1))
+            member = torch.randint(n_members, (len(codes),), generator=generator, device=device)
+            drawn = module.likelihood.sample(means[member, torch.arange(len(codes), device=device)], generator)
+        return self._fitting.scaling.undo(drawn.cpu().double().numpy())
+
+    # Files
+
+    def _fitted_params(self) -> dict[str, Any]:
+        config = asdict(self.module_.config)
+        return {
+            "likelihood": config["form"],
+            "temperature": config["gate_temperature"],
+            **{name: config[name] for name in _SAVED_AS_FITTED},
+        }
+
+    def _fitted_document(self) -> dict[str, Any]:
+        threshold = self.threshold_.tolist() if isinstance(self.threshold_, np.ndarray) else self.threshold_
+        return {
+            "classes": self.classes_.tolist(),
+            "single_label": self.single_label_,
+            "budget": self.max_active_,
+            "threshold": threshold,
+        }
+
+    def _module_of(self, document: dict[str, Any]) -> Callable[[], LabelledModule]:
+        config = self._model_config(self.n_features_in_, len(document["classes"]), int(document["budget"]))
+        return lambda: LabelledModule(config)
+
+    def _restored(self, document, module, scaling, n_iter, seed, history) -> Self:
+        classes, threshold = document["classes"], document["threshold"]
+        if not all(isinstance(name, str | int) for name in classes):
+            raise ValueError("the names of the labels are neither text nor numbers")
+        self.classes_ = np.array(classes, dtype=object if any(isinstance(name, str) for name in classes) else None)
+        self.single_label_ = bool(document["single_label"])
+        if isinstance(threshold, list) and len(threshold) != len(classes):
+            raise ValueError(f"{len(threshold)} thresholds for {len(classes)} labels")
+        self.threshold_ = np.array(threshold, dtype=np.float64) if isinstance(threshold, list) else float(threshold)
+        trainer = self._new_trainer(module, seed)
+        trainer.iteration = n_iter
+        return self._publish(_Fitting(scaling, trainer), history)
+
+    # Shared by the above
+
+    def _validated(self, X, *, reset: bool) -> Rows:
+        return cast(Rows, validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]))
+
+    def _fitted_rows(self, X) -> Rows:
+        check_is_fitted(self)
+        return self._validated(X, reset=False)
+
+    def _batches(self, rows: Rows) -> Iterator[torch.Tensor]:
+        for number, batch in enumerate(in_batches(rows, _BATCH)):
+            values = self._fitting.scaling.apply_checked(batch, first_row=number * _BATCH)
+            yield train.to_tensor(values, self._fitting.trainer.device)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.multi_output = True
+        tags.classifier_tags.multi_label = True
+        return tags

@@ -1,0 +1,121 @@
+"""Labels as users have them, to an indicator matrix."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.preprocessing import MultiLabelBinarizer
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from sdlgm.errors import BudgetError
+
+_LABEL_SETS = (
+    "an indicator matrix of 0 and 1 with one column for each label, a list with one set of labels a row, "
+    "or one class a row"
+)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """An indicator matrix and the names of its columns."""
+
+    indicator: np.ndarray
+    names: np.ndarray
+    single: bool = False
+    """Whether every row was given as one class, and not as a set of labels."""
+
+
+def labels_of(Y: Any, names: np.ndarray | None = None) -> Labels:
+    """Labels from an indicator matrix (dense, sparse, a data frame), from a list of label sets, or from classes.
+
+    ``names``, if given, are those of the training data: other labels are refused, and missing columns are not filled.
+    """
+    if Y is None:
+        raise ValueError(f"requires y to be passed, but the target y is None; give {_LABEL_SETS}")
+    if _is_label_sets(Y):
+        return _from_sets(Y, names)
+    columns = getattr(Y, "columns", None)
+    values = cast(Any, Y).toarray() if sp.issparse(Y) else np.asarray(Y)
+    if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1 and not _is_binary(values)):
+        return _from_classes(column_or_1d(values, warn=True), names)
+    if values.ndim != 2:
+        raise ValueError(f"Y has {values.ndim} dimensions, shape {values.shape}; give {_LABEL_SETS}")
+    if values.shape[1] == 0:
+        raise ValueError("Y has no columns, so there is no label to learn")
+    indicator = _indicator(values)
+    found = np.arange(values.shape[1]) if columns is None else np.asarray([str(name) for name in columns], dtype=object)
+    if names is not None and len(names) != len(found):
+        raise ValueError(f"Y has {len(found)} columns, the model has {len(names)} labels")
+    return Labels(indicator, found if names is None else names)
+
+
+def check_budget(indicator: np.ndarray, max_active: int) -> None:
+    """Refuse rows with more labels than slots."""
+    numbers = indicator.sum(axis=1)
+    if numbers.size and numbers.max() > max_active:
+        row = int(np.argmax(numbers > max_active))
+        raise BudgetError(
+            f"row {row} has {int(numbers[row])} labels, more than max_active={max_active}; "
+            f"these data need max_active={int(numbers.max())} or more"
+        )
+
+
+def _is_label_sets(Y: Any) -> bool:
+    """Whether rows are collections of labels and not numbers of an indicator matrix."""
+    if not isinstance(Y, list | tuple) and not (isinstance(Y, np.ndarray) and Y.ndim == 1 and Y.dtype == object):
+        return False
+    rows = list(Y)
+    if not rows or isinstance(rows[0], str) or not hasattr(rows[0], "__iter__"):
+        return False
+    if any(isinstance(row, set | frozenset) for row in rows):
+        return True
+    lengths = {len(row) for row in rows}
+    return len(lengths) > 1 or any(isinstance(label, str) for row in rows for label in row)
+
+
+def _from_sets(Y: Any, names: np.ndarray | None) -> Labels:
+    rows = [list(row) for row in Y]
+    if names is None:
+        binarizer = MultiLabelBinarizer()
+        indicator = binarizer.fit_transform(rows)
+        if indicator.shape[1] == 0:
+            raise ValueError("no row has a label, so there is nothing to learn")
+        return Labels(np.asarray(indicator, dtype=np.int64), np.asarray(binarizer.classes_))
+    known = {name: column for column, name in enumerate(names.tolist())}
+    indicator = np.zeros((len(rows), len(names)), dtype=np.int64)
+    for number, row in enumerate(rows):
+        for label in row:
+            if label not in known:
+                raise ValueError(f"row {number} has the label {label!r}, which the model was not fitted with")
+            indicator[number, known[label]] = 1
+    return Labels(indicator, names)
+
+
+def _from_classes(y: np.ndarray, names: np.ndarray | None) -> Labels:
+    check_classification_targets(y)
+    found = np.unique(y) if names is None else names
+    unknown = ~np.isin(y, found)
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        raise ValueError(f"row {row} has the class {y[row]!r}, which the model was not fitted with")
+    return Labels((y[:, None] == found).astype(np.int64), found, single=True)
+
+
+def _is_binary(values: np.ndarray) -> bool:
+    return values.dtype.kind in "biuf" and bool(np.isin(values, (0, 1)).all())
+
+
+def _indicator(values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind not in "biufO":
+        raise ValueError(f"Y holds {values.dtype}, not 0 and 1; give {_LABEL_SETS}")
+    try:
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"Y holds values that are no numbers; give {_LABEL_SETS}") from None
+    wrong = ~((numbers == 0) | (numbers == 1))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise ValueError(f"Y has {values[row, column]!r} in row {row}, column {column}; give {_LABEL_SETS}")
+    return numbers.astype(np.int64)

@@ -1,0 +1,144 @@
+"""What else a user would try on multi-label data: forests, a classifier chain, a neural network, boosted trees.
+
+All are scikit-learn's, with one interface: `PEERS` has a function for each that makes it unfitted, `GRIDS` the settings
+of that function worth a try.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from sdlgm.paper.linear import validated
+
+N_TREES = 300
+
+
+class PresenceProbabilities(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Makes `predict_proba` an array of P(label k is present), whatever the estimator inside returns.
+
+    Estimators differ: some return a list with an array for each label, some have no column for what they have not seen,
+    some refuse a label without two values. Here labels that are constant in the training rows are kept from the
+    estimator, and predicted as what they are.
+    """
+
+    def __init__(self, estimator: Any):
+        self.estimator = estimator
+
+    def fit(self, X, Y) -> Self:
+        """Fit to X of shape (n_samples, n_features) and the 0/1 matrix Y of shape (n_samples, n_labels)."""
+        X, Y = validated(self, X, Y)
+        self.constants_ = Y[0].copy()
+        self.varies_ = np.flatnonzero(Y.min(axis=0) < Y.max(axis=0))
+        self.classes_ = np.arange(Y.shape[1])
+        if len(self.varies_):
+            targets = Y[:, self.varies_].astype(int)
+            if targets.shape[1] == 1:  # scikit-learn would take one column for another kind of problem
+                targets = np.repeat(targets, 2, axis=1)
+            with warnings.catch_warnings():
+                # The neural network has a fixed number of epochs and is not meant to converge.
+                warnings.filterwarnings("ignore", "Stochastic Optimizer", ConvergenceWarning)
+                self.estimator_: Any = clone(self.estimator)
+                self.estimator_.fit(X, targets)
+        return self
+
+    def predict_proba(self, X) -> Float[np.ndarray, "n K"]:
+        check_is_fitted(self)
+        rows: Any = validate_data(self, X, dtype=np.float64, reset=False)
+        probabilities = np.tile(self.constants_, (len(rows), 1))
+        if len(self.varies_):
+            found = self.estimator_.predict_proba(rows)
+            if isinstance(found, list):
+                found = np.stack([each[:, 1] for each in found], axis=1)
+            probabilities[:, self.varies_] = found[:, : len(self.varies_)]
+        return probabilities
+
+    def predict(self, X) -> np.ndarray:
+        """The labels that are more probable than not."""
+        return (self.predict_proba(X) > 0.5).astype(int)
+
+
+def random_forest(
+    *, min_samples_leaf: int = 1, max_features: Any = "sqrt", random_state: int = 0
+) -> PresenceProbabilities:
+    """Breiman, 2001; the trees choose their splits for all labels together."""
+    return PresenceProbabilities(
+        RandomForestClassifier(
+            N_TREES, min_samples_leaf=min_samples_leaf, max_features=max_features, random_state=random_state
+        )
+    )
+
+
+def extra_trees(
+    *, min_samples_leaf: int = 1, max_features: Any = "sqrt", random_state: int = 0
+) -> PresenceProbabilities:
+    """Geurts, Ernst and Wehenkel, 2006: all rows for every tree, random thresholds."""
+    return PresenceProbabilities(
+        ExtraTreesClassifier(
+            N_TREES, min_samples_leaf=min_samples_leaf, max_features=max_features, random_state=random_state
+        )
+    )
+
+
+def classifier_chain(*, C: float = 1.0, random_state: int = 0) -> PresenceProbabilities:
+    """Read et al., 2011: logistic regressions, each of which also sees the labels before it, in a random order."""
+    link = LogisticRegression(C=C, max_iter=1000)
+    chain = ClassifierChain(link, order="random", random_state=random_state)
+    return PresenceProbabilities(make_pipeline(StandardScaler(), chain))
+
+
+def mlp(*, hidden: int = 256, alpha: float = 1e-4, random_state: int = 0) -> PresenceProbabilities:
+    """One hidden layer, an independent probability for each label, 200 epochs of Adam."""
+    network = MLPClassifier((hidden,), alpha=alpha, max_iter=200, random_state=random_state)
+    return PresenceProbabilities(make_pipeline(StandardScaler(), network))
+
+
+def gradient_boosting(
+    *, learning_rate: float = 0.1, max_leaf_nodes: int = 8, random_state: int = 0
+) -> PresenceProbabilities:
+    """Histogram-based boosting for each label by itself, with few trees: there may be hundreds of labels."""
+    trees = HistGradientBoostingClassifier(
+        learning_rate=learning_rate, max_iter=40, max_leaf_nodes=max_leaf_nodes, random_state=random_state
+    )
+    return PresenceProbabilities(MultiOutputClassifier(trees))
+
+
+PEERS: dict[str, Callable[..., PresenceProbabilities]] = {
+    "random_forest": random_forest,
+    "extra_trees": extra_trees,
+    "classifier_chain": classifier_chain,
+    "mlp": mlp,
+    "gradient_boosting": gradient_boosting,
+}
+
+GRIDS: dict[str, list[dict[str, Any]]] = {
+    "random_forest": [
+        {"min_samples_leaf": 1, "max_features": "sqrt"},
+        {"min_samples_leaf": 3, "max_features": "sqrt"},
+        {"min_samples_leaf": 3, "max_features": 0.3},
+    ],
+    "extra_trees": [
+        {"min_samples_leaf": 1, "max_features": "sqrt"},
+        {"min_samples_leaf": 1, "max_features": 0.3},
+        {"min_samples_leaf": 2, "max_features": "sqrt"},
+        {"min_samples_leaf": 3, "max_features": 0.3},
+    ],
+    "classifier_chain": [{"C": 1.0}, {"C": 0.1}, {"C": 0.01}, {"C": 0.001}],
+    "mlp": [{"alpha": 1e-4}, {"alpha": 1.0}, {"hidden": 1024, "alpha": 1.0}],
+    "gradient_boosting": [
+        {"learning_rate": 0.1, "max_leaf_nodes": 8},
+        {"learning_rate": 0.1, "max_leaf_nodes": 3},
+        {"learning_rate": 0.3, "max_leaf_nodes": 3},
+    ],
+}
