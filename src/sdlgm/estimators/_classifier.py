@@ -17,7 +17,7 @@ from sdlgm import train
 from sdlgm.estimators._base import RandomState, TorchEstimator
 from sdlgm.estimators._inputs import Columns, Scaling, in_batches, seeded, usable_device
 from sdlgm.estimators._targets import check_budget, labels_of
-from sdlgm.estimators._thresholds import best_threshold, best_thresholds, out_of_fold
+from sdlgm.estimators.thresholds import best_threshold, best_thresholds, out_of_fold
 from sdlgm.model import labels as forms
 from sdlgm.model.labelled import LabelledConfig, LabelledModule, Variant
 from sdlgm.model.labels import LABEL_FORMS, LabelForm
@@ -325,7 +325,7 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
             return float(self.threshold)
         if len(indicator) < _FOLDS:
             raise ValueError(f"threshold={self.threshold!r} needs at least {_FOLDS} rows; give a number")
-        of_fold = clone(self).set_params(
+        of_fold = cast(Self, clone(self)).set_params(
             threshold=0.5, max_active=max_active, checkpoint_dir=None, resume=False, verbose=0
         )
 
@@ -429,7 +429,8 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         predicted = self.predict(X)
         if self.single_label_:
             predicted = labels_of(predicted, self.classes_).indicator
-        return float(f1_score(true, predicted, average="micro", zero_division=0.0, sample_weight=sample_weight))
+        zero: Any = 0.0
+        return float(f1_score(true, predicted, average="micro", zero_division=zero, sample_weight=sample_weight))
 
     def sample(self, y, *, random_state: RandomState = None) -> np.ndarray:
         """Draw an observation for each row of labels from p(x given y); for ``variant="gen"`` and ``"con"``."""

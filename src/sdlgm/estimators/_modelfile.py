@@ -61,7 +61,7 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
         if document["estimator"] not in known:
             raise ModelFileError(f"{path}: holds a {document['estimator']!r}, which this sdlgm does not know")
         kind = known[document["estimator"]]
-        estimator = kind(**_arguments(document["params"], kind), device=device)
+        estimator: Any = kind(**_arguments(document["params"], kind) | {"device": device})
         estimator._validate_params()
         estimator._check_settings()
         estimator.n_features_in_ = int(document["n_features_in"])

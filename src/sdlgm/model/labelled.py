@@ -14,8 +14,9 @@ teaches the encoder. ``dis`` has the first term only. With ``monte_carlo``, the 
 labels themselves, only relaxed draws.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -26,12 +27,13 @@ from sdlgm.model.elbo import Objective
 from sdlgm.model.labels import LabelForm
 from sdlgm.model.likelihoods import Gaussian
 from sdlgm.model.members import MemberLayers, MemberLinear, for_each_member
-from sdlgm.model.module import Expectation
 from sdlgm.model.prior import SlotPrior
 from sdlgm.model.slots import KL, SlotDistribution, Temperatures
 from sdlgm.model.subset import SubsetDistribution
 
 Variant = Literal["dis", "gen", "con"]
+LabelExpectation = Callable[[Any, Callable[[Tensor], Tensor]], Tensor]
+"""E_q f(z), by a gradient estimator, for the posterior of labels or that of further features."""
 
 # Labels are as frequent as in the data at first, but none certain to be there or not.
 RAREST, MOST_FREQUENT = 1e-3, 0.9
@@ -194,7 +196,7 @@ class LabelledModule(nn.Module):
         x: Float[Tensor, "batch D"],
         y: Float[Tensor, "batch K"],
         labelled: Float[Tensor, " batch"],
-        expectation: Expectation,
+        expectation: LabelExpectation,
         *,
         kl: KL,
         kl_weight: float,
@@ -234,7 +236,7 @@ class LabelledModule(nn.Module):
         return posterior.unnamed.kl(self.prior.unnamed(), "exact")
 
     def _log_likelihood(
-        self, x: Tensor, posterior: LabelPosterior, expectation: Expectation, y: Tensor | None
+        self, x: Tensor, posterior: LabelPosterior, expectation: LabelExpectation, y: Tensor | None
     ) -> Tensor:
         """E log p(x given z) over what is not seen: the further features and, unless y is given, the labels."""
 

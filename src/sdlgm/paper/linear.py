@@ -26,6 +26,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 # L-BFGS is done when no derivative of the objective is larger than this.
 _LARGEST_DERIVATIVE = 1e-6
 
+Loss = Literal["logistic", "softmax", "sparsemax"]
+
 
 def sparsemax(z: Float[np.ndarray, "*batch K"]) -> Float[np.ndarray, "*batch K"]:
     """argmin_p |p - z|^2 over the probability simplex, most of whose entries are often exactly 0.
@@ -141,7 +143,7 @@ class LinearMultiLabel(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        loss: Literal["logistic", "softmax", "sparsemax"] = "logistic",
+        loss: Loss = "logistic",
         l2: float = 1.0,
         threshold: float = 0.5,
         max_iter: int = 2000,

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sdlgm.paper.linear import validated
 
-N_TREES = 300
+N_TREES = 200
 
 
 class PresenceProbabilities(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -126,7 +126,6 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
     "random_forest": [
         {"min_samples_leaf": 1, "max_features": "sqrt"},
         {"min_samples_leaf": 3, "max_features": "sqrt"},
-        {"min_samples_leaf": 3, "max_features": 0.3},
     ],
     "extra_trees": [
         {"min_samples_leaf": 1, "max_features": "sqrt"},
@@ -139,6 +138,5 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
     "gradient_boosting": [
         {"learning_rate": 0.1, "max_leaf_nodes": 8},
         {"learning_rate": 0.1, "max_leaf_nodes": 3},
-        {"learning_rate": 0.3, "max_leaf_nodes": 3},
     ],
 }

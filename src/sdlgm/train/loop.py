@@ -9,7 +9,7 @@ from sdlgm.errors import ModelFileError, TrainingDivergedError
 from sdlgm.model import SDLGMModule
 from sdlgm.train.batches import ShuffledBatches, to_tensor
 from sdlgm.train.checkpoint import Checkpoint
-from sdlgm.train.monitor import Monitor
+from sdlgm.train.monitor import Record
 from sdlgm.train.progress import Progress, ProgressBar
 from sdlgm.train.trainer import Trainer, parameters_of
 
@@ -17,7 +17,7 @@ from sdlgm.train.trainer import Trainer, parameters_of
 def fit(
     trainer: Trainer,
     batches: ShuffledBatches,
-    monitor: Monitor,
+    monitor: Callable[[Trainer], Record],
     progress: Progress,
     *,
     checkpoint: Checkpoint | None = None,
@@ -67,7 +67,7 @@ def fit(
         module.load_state_dict(progress.best_parameters)
 
 
-def _watch(trainer: Trainer, monitor: Monitor, progress: Progress) -> None:
+def _watch(trainer: Trainer, monitor: Callable[[Trainer], Record], progress: Progress) -> None:
     """Add a point to the curve and, with early stopping, keep the best parameters."""
     record = monitor(trainer)
     improved = record.discrete > progress.best
