@@ -17,16 +17,17 @@ from sdlgm.errors import (
 )
 
 if TYPE_CHECKING:
-    from sdlgm.estimators import SDLGM, Evaluation, LabelNumbers, PosteriorProbs, SDLGMClassifier, load
+    from sdlgm.estimators import SDLGM, Evaluation, LabelEvaluation, LabelNumbers, PosteriorProbs, SDLGMClassifier, load
 
 __version__ = "0.1.0"
-_ESTIMATORS = ("SDLGM", "Evaluation", "LabelNumbers", "PosteriorProbs", "SDLGMClassifier", "load")
+_ESTIMATORS = ("SDLGM", "Evaluation", "LabelEvaluation", "LabelNumbers", "PosteriorProbs", "SDLGMClassifier", "load")
 __all__ = [
     "SDLGM",
     "BudgetError",
     "DataError",
     "DownloadError",
     "Evaluation",
+    "LabelEvaluation",
     "LabelNumbers",
     "ModelFileError",
     "PosteriorProbs",

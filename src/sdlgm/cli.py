@@ -28,13 +28,22 @@ app = typer.Typer(
 )
 data_app = typer.Typer(no_args_is_help=True, help="Data sets that have a name.")
 app.add_typer(data_app, name="data")
+classify_app = typer.Typer(no_args_is_help=True, help="Multi-label classification: fit, predict, evaluate.")
+app.add_typer(classify_app, name="classify")
 reproduce_app = typer.Typer(no_args_is_help=True, help="The published results, measured anew.")
 app.add_typer(reproduce_app, name="reproduce")
 out, err = Console(), Console(stderr=True)
 
-DATA_HELP = "A .npy, .npz, .csv, .parquet or IDX file, or a name: digits, digits:test, mnist, mnist:test."
+DATA_HELP = "A .npy, .npz, .csv, .parquet, .arff or IDX file, or a name such as digits:test (see 'sdlgm data list')."
 Model = Annotated[Path, typer.Argument(help="A model file of 'sdlgm fit'.", show_default=False)]
 Data = Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)]
+LabelledData = Annotated[
+    str,
+    typer.Argument(
+        help="A .csv, .parquet or .arff file, or a name: birds:train, emotions, cal500.", show_default=False
+    ),
+]
+LabelNames = Annotated[str, typer.Option(help="Label columns of a .csv or .parquet file, with commas.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same result.")]
 PaperData = Annotated[str, typer.Option(help="mnist or digits.")]
 Jobs = Annotated[int, typer.Option(help="Runs at a time; 0 for one on each core.", min=0)]
@@ -73,6 +82,20 @@ def _escaped(message: Exception | str) -> str:
 
     lines = str(message).strip().splitlines()
     return escape(lines[0]) if lines else type(message).__name__
+
+
+def _loaded(model: Path, estimator: str = "SDLGM") -> Any:
+    """A model from a file, of the kind that a command can work with."""
+    from sdlgm import load
+
+    loaded = load(model)
+    found = type(loaded).__name__
+    if found != estimator:
+        commands = {"SDLGM": "sdlgm", "SDLGMClassifier": "sdlgm classify"}
+        raise DataError(
+            f"{model}: holds an {found}; this command is for an {estimator}, see '{commands[found]} --help'"
+        )
+    return loaded
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -222,11 +245,10 @@ def encode(
 
     `sdlgm encode model.sdlgm mnist:test --out codes.npz`
     """
-    from sdlgm import load
     from sdlgm.data import CodesWriter, open_batches
 
     writer = CodesWriter(codes)
-    estimator = load(model)
+    estimator = _loaded(model)
     rows = open_batches(data, label_column=label_column)
     with writer, _rows_bar(rows.n_rows) as advance:
         for matrix in estimator.transform_batches(rows, n_candidates=n_candidates, budget=budget):
@@ -264,11 +286,10 @@ def decode(
 
     `sdlgm decode model.sdlgm codes.npz --out decoded.csv`
     """
-    from sdlgm import load
     from sdlgm.data import TABLES, check_writable, read_codes, write_table
 
     check_writable(data, TABLES)
-    estimator = load(model)
+    estimator = _loaded(model)
     decoded = estimator.inverse_transform(read_codes(codes))
     write_table(data, decoded, tuple(getattr(estimator, "feature_names_in_", ())) or None)
     out.print(f"data: {data} ({decoded.shape[0]} rows of {decoded.shape[1]})", highlight=False, soft_wrap=True)
@@ -287,11 +308,10 @@ def evaluate(
 
     `sdlgm evaluate model.sdlgm mnist:test --json`
     """
-    from sdlgm import load
     from sdlgm.data import load_data
 
     dataset = load_data(data, label_column=label_column)
-    evaluation = load(model).evaluate(dataset.table, random_state=seed)
+    evaluation = _loaded(model).evaluate(dataset.table, random_state=seed)
     if as_json:
         typer.echo(json.dumps(asdict(evaluation) | {"discrete_bits": evaluation.discrete_bits}, allow_nan=False))
     else:
@@ -310,11 +330,10 @@ def sample(
 
     `sdlgm sample model.sdlgm -n 100 --out new.npy`
     """
-    from sdlgm import load
     from sdlgm.data import TABLES, check_writable, write_table
 
     check_writable(data, TABLES)
-    estimator = load(model)
+    estimator = _loaded(model)
     write_table(
         data, estimator.sample(n, random_state=seed), tuple(getattr(estimator, "feature_names_in_", ())) or None
     )
@@ -334,13 +353,152 @@ def report(
 
     `sdlgm report model.sdlgm mnist:test --out report.html`
     """
-    from sdlgm import load
     from sdlgm.data import check_writable, load_data
     from sdlgm.report import write_report
 
     check_writable(page)
-    write_report(load(model), load_data(data, label_column=label_column), page, random_state=seed)
+    write_report(_loaded(model), load_data(data, label_column=label_column), page, random_state=seed)
     out.print(f"report: {page}", highlight=False, soft_wrap=True)
+
+
+@classify_app.command("fit")
+@_clear_errors
+def classify_fit(
+    data: LabelledData,
+    model: Annotated[Path, typer.Option("--out", help="Where to write the model.", show_default=False)],
+    labels: LabelNames = "",
+    variant: Annotated[str, typer.Option(help="dis, gen or con.")] = "dis",
+    max_active: Annotated[int | None, typer.Option(help="Largest number of labels of a row; that of the data.")] = None,
+    likelihood: Annotated[
+        str, typer.Option(help="Of a set of labels: subset, closed_form, multinomial or monte_carlo.")
+    ] = "subset",
+    threshold: Annotated[str, typer.Option(help="A probability, cv or cv_per_label.")] = "cv",
+    hidden: Annotated[str, typer.Option(help="Hidden layers of the encoder.")] = "256",
+    dropout: Annotated[float, typer.Option(help="Of the hidden layers.")] = 0.5,
+    input_dropout: Annotated[float, typer.Option(help="Of the inputs.")] = 0.3,
+    weight_decay: Annotated[float, typer.Option(help="Of the optimiser.")] = 0.1,
+    reconstruction_weight: Annotated[float, typer.Option(help="Of the model of x (gen and con).")] = 0.01,
+    n_latent: Annotated[int, typer.Option(help="Features beside the labels (con).")] = 20,
+    temperature: Annotated[float, typer.Option(help="Of relaxed slots (monte_carlo).")] = 1.0,
+    n_members: Annotated[int, typer.Option(help="Networks whose probabilities are averaged.")] = 1,
+    max_iter: Annotated[int, typer.Option(help="Training iterations.")] = 500,
+    batch_size: Annotated[int, typer.Option(help="Rows an iteration.")] = 200,
+    learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = 3e-3,
+    seed: Seed = 0,
+    checkpoint_dir: Annotated[Path | None, typer.Option(help="Folder for checkpoints.")] = None,
+    checkpoint_every: Annotated[int, typer.Option(help="Iterations between two checkpoints.")] = 1000,
+    resume: Annotated[bool, typer.Option(help="Go on from the checkpoint, if there is one.")] = False,
+) -> None:
+    """Fit a classifier to rows with labels.
+
+    `sdlgm classify fit songs.csv --labels happy,calm,sad --out model.sdlgm`
+    """
+    from sdlgm import SDLGMClassifier
+    from sdlgm.data import check_writable, read_labelled
+
+    check_writable(model)
+    dataset = read_labelled(data, _names(labels))
+    if not dataset.label_names:
+        raise DataError(f"{data}: which columns are labels? Name them with --labels a,b,c")
+    estimator = SDLGMClassifier(
+        variant=variant,
+        max_active=max_active,
+        likelihood=likelihood,
+        threshold=_threshold(threshold),
+        hidden=_sizes(hidden),
+        dropout=dropout,
+        input_dropout=input_dropout,
+        weight_decay=weight_decay,
+        reconstruction_weight=reconstruction_weight,
+        n_latent=n_latent,
+        temperature=temperature,
+        n_members=n_members,
+        max_iter=max_iter,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        random_state=seed,
+        checkpoint_dir=checkpoint_dir,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
+        verbose=1,
+    )
+    estimator.fit(dataset.table, dataset.labels)
+    estimator.save(model)
+    out.print(
+        f"model: {model} ({len(dataset.label_names)} labels, at most {estimator.max_active_} a row)",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@classify_app.command("predict")
+@_clear_errors
+def classify_predict(
+    model: Annotated[Path, typer.Argument(help="A model file of 'sdlgm classify fit'.", show_default=False)],
+    data: LabelledData,
+    table: Annotated[Path, typer.Option("--out", help="Where to write: .npy, .csv or .parquet.", show_default=False)],
+    proba: Annotated[bool, typer.Option("--proba", help="Write probabilities instead of 0 and 1.")] = False,
+) -> None:
+    """Predict the labels of rows: a table with one column for each label. Columns with labels are not looked at.
+
+    `sdlgm classify predict model.sdlgm new.csv --out predicted.csv`
+    """
+    from sdlgm.data import TABLES, check_writable, read_labelled, write_table
+
+    check_writable(table, TABLES)
+    estimator = _loaded(model, "SDLGMClassifier")
+    names = tuple(str(name) for name in estimator.classes_)
+    dataset = read_labelled(data, names, optional=True)
+    predicted = estimator.predict_proba(dataset.table) if proba else estimator.predict(dataset.table)
+    write_table(table, predicted, names)
+    out.print(f"labels: {table} ({len(predicted)} rows of {len(names)})", highlight=False, soft_wrap=True)
+
+
+@classify_app.command("evaluate")
+@_clear_errors
+def classify_evaluate(
+    model: Annotated[Path, typer.Argument(help="A model file of 'sdlgm classify fit'.", show_default=False)],
+    data: LabelledData,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Score a classifier on rows whose labels are known.
+
+    `sdlgm classify evaluate model.sdlgm birds:test`
+    """
+    from sdlgm.data import read_labelled
+
+    estimator = _loaded(model, "SDLGMClassifier")
+    names = tuple(str(name) for name in estimator.classes_)
+    dataset = read_labelled(data, names, optional=True)
+    missing = set(names) - set(dataset.label_names)
+    if missing:
+        raise DataError(f"{data}: has no label {sorted(missing)[0]!r}, which the model predicts")
+    order = [dataset.label_names.index(name) for name in names]
+    evaluation = estimator.evaluate(dataset.table, dataset.Y[:, order])
+    if as_json:
+        typer.echo(json.dumps(asdict(evaluation), allow_nan=False))
+        return
+    rows = {
+        "micro F1": f"{evaluation.micro_f1:.4f}",
+        "macro F1": f"{evaluation.macro_f1:.4f} ({evaluation.macro_f1_present:.4f} over labels that occur)",
+        "rows with all labels right": f"{evaluation.exact_match:.4f}",
+        "Hamming loss": f"{evaluation.hamming_loss:.4f}",
+        "log loss": f"{evaluation.log_loss:.4f} nats a row",
+        "labels a row": f"{evaluation.n_labels_true:.2f} true, {evaluation.n_labels_predicted:.2f} predicted, "
+        f"{evaluation.n_labels_expected:.2f} expected (budget {evaluation.max_active})",
+    }
+    out.print(_table(rows, f"{evaluation.n_rows} rows of {dataset.name}"))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _threshold(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 @data_app.command("list")
@@ -514,9 +672,6 @@ def reproduce_long(
 
 
 def _evaluation_table(evaluation: Any, name: str) -> Table:
-    table = Table(title=f"{evaluation.n_rows} rows of {name}", show_header=False, title_justify="left")
-    table.add_column(style="dim")
-    table.add_column(justify="right")
     rows = {
         "discrete bound on log p(x)": f"{evaluation.discrete:.2f} nats = {evaluation.discrete_bits:.2f} bits",
         "relaxed criterion (not a bound)": f"{evaluation.relaxed:.2f} nats",
@@ -527,6 +682,13 @@ def _evaluation_table(evaluation: Any, name: str) -> Table:
         "features alive": f"{evaluation.features_alive} of {evaluation.n_components}",
         "reconstruction error": f"{evaluation.reconstruction_error:.4g}",
     }
+    return _table(rows, f"{evaluation.n_rows} rows of {name}")
+
+
+def _table(rows: dict[str, str], title: str) -> Table:
+    table = Table(title=title, show_header=False, title_justify="left")
+    table.add_column(style="dim")
+    table.add_column(justify="right")
     for what, value in rows.items():
         table.add_row(what, value)
     return table

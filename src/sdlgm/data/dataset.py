@@ -53,6 +53,11 @@ class MultiLabelDataset:
         """The observations with the names of their columns: what an estimator should be given."""
         return self.observations.table
 
+    @property
+    def labels(self) -> Any:
+        """The labels with their names, likewise."""
+        return arrow_table(self.Y, self.label_names)
+
 
 def binary_labels(where: str, name: str, values: np.ndarray) -> np.ndarray:
     """One label of every row as 0 and 1, or an error that says what is there instead."""

@@ -14,17 +14,20 @@ from sdlgm.data.tables import from_columns, kind_of, read_columns
 from sdlgm.errors import DataError
 
 
-def read_labelled(source: str | os.PathLike[str], labels: Sequence[str] = ()) -> MultiLabelDataset:
+def read_labelled(
+    source: str | os.PathLike[str], labels: Sequence[str] = (), *, optional: bool = False
+) -> MultiLabelDataset:
     """Read a ``.csv`` or ``.parquet`` file of which the columns ``labels`` are labels, 0 or 1, or false or true.
 
     Without ``labels`` every column is a feature and Y has no columns, as for rows whose labels are to be predicted.
+    With ``optional``, labels that a table does not have are left out.
     The labels of an ``.arff`` file and of a named data set are known without being named; see `load_mulan`.
     """
     source = os.fspath(source)
     if len(set(labels)) < len(labels):
         raise DataError(f"{source}: a label is named twice among {', '.join(labels)}")
     if not is_file(source):
-        if labels:
+        if labels and not optional:
             raise DataError(f"{source}: a data set with a name has labels of its own; name none")
         return load_mulan(source)
     path = Path(source)
@@ -32,10 +35,11 @@ def read_labelled(source: str | os.PathLike[str], labels: Sequence[str] = ()) ->
         raise DataError(f"{path}: there is no such file")
     kind = kind_of(path)
     if kind == "arff":
-        return read_mulan(path, labels)
+        return read_mulan(path, () if optional else labels)
     if kind not in ("csv", "parquet"):
         raise DataError(f"{path}: labels can be read from .csv, .parquet and .arff files only")
-    table = read_columns(path, kind, *labels)
+    table = read_columns(path, kind, *(() if optional else labels))
+    labels = [name for name in labels if name in table.column_names]
     Y = [_label(path, name, table[name]) for name in labels]
     features = from_columns(path, table.drop_columns(list(labels)), None)
     return MultiLabelDataset(

@@ -17,7 +17,7 @@ from sdlgm import train
 from sdlgm.estimators._base import RandomState, TorchEstimator
 from sdlgm.estimators._inputs import Columns, Scaling, in_batches, seeded, usable_device
 from sdlgm.estimators._targets import check_budget, labels_of
-from sdlgm.estimators.thresholds import best_threshold, best_thresholds, out_of_fold
+from sdlgm.estimators.thresholds import best_threshold, best_thresholds, f1, out_of_fold
 from sdlgm.model import labels as forms
 from sdlgm.model.labelled import LabelledConfig, LabelledModule, Variant
 from sdlgm.model.labels import LABEL_FORMS, LabelForm
@@ -29,6 +29,8 @@ _BATCH = 1000
 _FOLDS = 5
 # Relaxed draws behind a probability of the paper's form.
 _PREDICTION_SAMPLES = 20
+# The distribution of the number of labels has as many entries.
+_LARGEST_BUDGET = 10**6
 # Rows on which a run is watched.
 _WATCHED_ROWS = 500
 # Settings of the module that are parameters of the estimator under the same name.
@@ -53,6 +55,28 @@ class LabelNumbers:
     """Expected number, (n_samples,)."""
     probs: np.ndarray
     """Probability of each number from 0 to max_active, (n_samples, max_active + 1)."""
+
+
+@dataclass(frozen=True)
+class LabelEvaluation:
+    """Scores of a classifier on rows with known labels; F1 between 0 and 1."""
+
+    n_rows: int
+    max_active: int
+    micro_f1: float
+    macro_f1: float
+    """Labels that no row has, and that were not predicted either, count as 0, as in scikit-learn."""
+    macro_f1_present: float
+    """Over the labels that some row has."""
+    exact_match: float
+    """Share of rows whose labels are all right."""
+    hamming_loss: float
+    """Share of wrong entries."""
+    log_loss: float
+    """Nats a row, of each label's probability by itself."""
+    n_labels_true: float
+    n_labels_predicted: float
+    n_labels_expected: float
 
 
 @dataclass(frozen=True)
@@ -159,7 +183,7 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
 
     _parameter_constraints: dict[str, list[Any]] = {
         "variant": [StrOptions({"dis", "gen", "con"})],
-        "max_active": [Interval(Integral, 1, None, closed="left"), None],
+        "max_active": [Interval(Integral, 1, _LARGEST_BUDGET, closed="both"), None],
         "likelihood": [StrOptions(set(LABEL_FORMS))],
         "n_latent": [Interval(Integral, 1, None, closed="left")],
         "temperature": [Interval(Real, 0, None, closed="neither")],
@@ -261,7 +285,7 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         if rows.shape[0] != len(labels.indicator):
             raise ValueError(f"X has {rows.shape[0]} rows, and y has {len(labels.indicator)}")
         largest = max(1, int(labels.indicator.sum(axis=1).max()))
-        max_active = min(largest if self.max_active is None else int(self.max_active), 10**6)
+        max_active = largest if self.max_active is None else int(self.max_active)
         check_budget(labels.indicator, max_active)
         further = None if unlabelled is None else self._validated(unlabelled, reset=False)
         if further is not None and self.variant == "dis":
@@ -432,6 +456,28 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         zero: Any = 0.0
         return float(f1_score(true, predicted, average="micro", zero_division=zero, sample_weight=sample_weight))
 
+    def evaluate(self, X, y) -> LabelEvaluation:
+        """How well `predict`, and the probabilities behind it, do on rows whose labels are known."""
+        true = labels_of(y, self.classes_).indicator
+        probs, predicted = self.predict_proba(X), self.predict(X)
+        if self.single_label_:
+            predicted = labels_of(predicted, self.classes_).indicator
+        present = true.any(axis=0)
+        likely = np.clip(np.where(true > 0, probs, 1 - probs), 1e-12, 1.0)
+        return LabelEvaluation(
+            n_rows=len(true),
+            max_active=self.max_active_,
+            micro_f1=f1(true, predicted > 0, "micro"),
+            macro_f1=f1(true, predicted > 0, "macro"),
+            macro_f1_present=f1(true[:, present], predicted[:, present] > 0, "macro") if present.any() else 0.0,
+            exact_match=float((true == predicted).all(axis=1).mean()),
+            hamming_loss=float((true != predicted).mean()),
+            log_loss=float(-np.log(likely).sum(axis=1).mean()),
+            n_labels_true=float(true.sum(axis=1).mean()),
+            n_labels_predicted=float(predicted.sum(axis=1).mean()),
+            n_labels_expected=float(self.predict_sparsity(X).mean.mean()),
+        )
+
     def sample(self, y, *, random_state: RandomState = None) -> np.ndarray:
         """Draw an observation for each row of labels from p(x given y); for ``variant="gen"`` and ``"con"``."""
         check_is_fitted(self)
@@ -473,7 +519,10 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         }
 
     def _module_of(self, document: dict[str, Any]) -> Callable[[], LabelledModule]:
-        config = self._model_config(self.n_features_in_, len(document["classes"]), int(document["budget"]))
+        budget = int(document["budget"])
+        if not 1 <= budget <= _LARGEST_BUDGET:
+            raise ValueError(f"the budget is {budget}")
+        config = self._model_config(self.n_features_in_, len(document["classes"]), budget)
         return lambda: LabelledModule(config)
 
     def _restored(self, document, module, scaling, n_iter, seed, history) -> Self:

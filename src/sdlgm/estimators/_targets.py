@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.preprocessing import MultiLabelBinarizer
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from sdlgm.errors import BudgetError
 
@@ -36,7 +36,7 @@ def labels_of(Y: Any, names: np.ndarray | None = None) -> Labels:
         raise ValueError(f"requires y to be passed, but the target y is None; give {_LABEL_SETS}")
     if _is_label_sets(Y):
         return _from_sets(Y, names)
-    columns = getattr(Y, "columns", None)
+    columns = getattr(Y, "column_names", getattr(Y, "columns", None))  # of pyarrow; of pandas and polars
     values = cast(Any, Y).toarray() if sp.issparse(Y) else np.asarray(Y)
     if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1 and not _is_binary(values)):
         return _from_classes(column_or_1d(values, warn=True), names)
@@ -94,6 +94,7 @@ def _from_sets(Y: Any, names: np.ndarray | None) -> Labels:
 
 
 def _from_classes(y: np.ndarray, names: np.ndarray | None) -> Labels:
+    assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     found = np.unique(y) if names is None else names
     unknown = ~np.isin(y, found)

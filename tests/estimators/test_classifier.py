@@ -1,0 +1,320 @@
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_multilabel_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import f1_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.multioutput import ClassifierChain
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import QuantileTransformer, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sdlgm import SDLGMClassifier, load
+from sdlgm.errors import BudgetError, ModelFileError, TrainingDivergedError
+from sdlgm.model.labels import LABEL_FORMS
+
+VARIANTS = ("dis", "gen", "con")
+SMALL = {
+    "hidden": (8,),
+    "dropout": 0.0,
+    "input_dropout": 0.0,
+    "max_iter": 30,
+    "learning_rate": 0.03,
+    "n_latent": 3,
+    "random_state": 0,
+}
+
+
+@parametrize_with_checks([SDLGMClassifier(**SMALL)])
+def test__scikit_learn__all_checks__pass(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[np.ndarray, np.ndarray]:
+    X, Y = make_multilabel_classification(n_samples=200, n_features=12, n_classes=5, n_labels=2, random_state=0)
+    X.flags.writeable = Y.flags.writeable = False
+    return X, Y
+
+
+@pytest.fixture(scope="module")
+def fitted(data) -> SDLGMClassifier:
+    return SDLGMClassifier(**SMALL).fit(*data)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("likelihood", LABEL_FORMS)
+def test__fit__every_variant_and_form__learns(data, variant, likelihood):
+    X, Y = data
+    model = SDLGMClassifier(**{**SMALL, "max_iter": 60}, variant=variant, likelihood=likelihood, threshold=0.4)
+    model.fit(X[:150], Y[:150])
+    guess = np.tile(Y[:150].mean(axis=0) > 0.4, (50, 1))
+    assert model.score(X[150:], Y[150:]) > f1_score(Y[150:], guess, average="micro") + 0.1
+    probs = model.predict_proba(X)
+    assert probs.shape == Y.shape
+    assert probs.min() >= 0
+    assert probs.max() <= 1
+    numbers = model.predict_sparsity(X)
+    assert numbers.probs.shape == (200, Y.sum(axis=1).max() + 1)
+    np.testing.assert_allclose(numbers.probs.sum(axis=1), 1.0)
+    assert np.corrcoef(numbers.mean[:150], Y[:150].sum(axis=1))[0, 1] > 0.5
+    assert model.history_[-1].discrete > model.history_[0].discrete
+
+
+def test__predict__low_threshold__keeps_the_budget_with_the_likeliest(data, fitted):
+    X, Y = data
+    few = Y.sum(axis=1) <= 3
+    model = clone(fitted).set_params(threshold=0.0).fit(X[few], Y[few])
+    predicted, probs = model.predict(X), model.predict_proba(X)
+    assert (predicted.sum(axis=1) == 3).all()
+    kept = np.where(predicted > 0, probs, np.inf).min(axis=1)
+    left = np.where(predicted > 0, -np.inf, probs).max(axis=1)
+    assert (kept >= left).all()
+
+
+@given(scale=st.floats(0.0, 1e6), seed=st.integers(0, 100))
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test__predict__any_rows__keeps_the_budget(fitted, scale, seed):
+    X = scale * np.random.default_rng(seed).normal(size=(5, 12))
+    model = fitted
+    assert model.predict(X).sum(axis=1).max() <= model.max_active_
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test__fit__too_many_labels__names_row_and_budget(data):
+    X, Y = data
+    row = int(np.argmax(Y.sum(axis=1) > 2))
+    with pytest.raises(BudgetError, match=rf"row {row} has {Y[row].sum()} labels.*max_active={Y.sum(axis=1).max()} or"):
+        SDLGMClassifier(**SMALL, max_active=2).fit(X, Y)
+
+
+def test__fit__kinds_of_labels__give_the_same_model(data):
+    X, Y = data
+    names = np.array(["a", "b", "c", "d", "e"])
+    sets = [set(names[row > 0]) for row in Y]
+    expected = SDLGMClassifier(**SMALL).fit(X, Y).predict_proba(X)
+    for other in (sp.csr_matrix(Y), sp.coo_array(Y), Y.astype(bool), Y.tolist(), pd.DataFrame(Y, columns=names), sets):
+        model = SDLGMClassifier(**SMALL).fit(X, other)
+        np.testing.assert_array_equal(model.predict_proba(X), expected)
+        assert model.score(X, other) == pytest.approx(
+            model.score(X, Y) if not isinstance(other, list) else model.score(X, other)
+        )
+    assert model.classes_.tolist() == names.tolist()
+    assert model.predict_labels(X)[0] == tuple(names[model.predict(X)[0] > 0])
+    with pytest.raises(ValueError, match=r"row 1 has the label 'z'"):
+        model.score(X[:2], [{"a"}, {"z"}])
+
+
+@pytest.mark.parametrize(
+    ("Y", "message"),
+    [
+        (np.array([[0, 2], [1, 0]]), "row 0, column 1"),
+        (np.array([[0, np.nan], [1, 0]]), "row 0, column 1"),
+        (np.zeros((2, 2, 2)), "3 dimensions"),
+        (np.zeros((2, 0)), "no columns"),
+        ([set(), set()], "no row has a label"),
+        (np.array([["x", "y"], ["y", "x"]]), "not 0 and 1"),
+        (np.zeros((3, 2)), "X has 2 rows, and y has 3"),
+    ],
+)
+def test__fit__bad_labels__says_what_is_wrong(Y, message):
+    with pytest.raises(ValueError, match=message):
+        SDLGMClassifier(**SMALL).fit(np.zeros((2, 3)), Y)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("likelihood", LABEL_FORMS)
+def test__fit__odd_data__works(variant, likelihood):
+    """A label that is never seen, one that always is, a constant feature, rows without labels."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(40, 2)), np.full(40, 7.0)])
+    Y = np.column_stack([X[:, 0] > 0, np.zeros(40), np.ones(40)]).astype(int)
+    Y[:3] = 0
+    model = SDLGMClassifier(**SMALL, variant=variant, likelihood=likelihood).fit(X, Y)
+    probs = model.predict_proba(X)
+    assert np.isfinite(probs).all()
+    assert probs[:, 1].max() < 0.2
+    assert probs[5:, 2].mean() > 0.5
+
+
+def test__fit__one_label__is_a_column(data):
+    X, Y = data
+    model = SDLGMClassifier(**SMALL).fit(X, Y[:, :1])
+    assert model.predict(X).shape == (200, 1)
+    assert model.score(X, Y[:, :1]) > 0.5
+
+
+def test__fit__classes__is_an_ordinary_classifier():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    model = SDLGMClassifier(**{**SMALL, "max_iter": 100}).fit(X, names)
+    assert model.max_active_ == 1
+    assert model.score(X, names) > 0.93
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    assert (model.predict(X) == names).mean() == pytest.approx(model.score(X, names))
+
+
+def test__scikit_learn_tools__multi_label__accept_it(data):
+    X, Y = data
+    search = GridSearchCV(
+        make_pipeline(QuantileTransformer(n_quantiles=50), SDLGMClassifier(**SMALL)),
+        {"sdlgmclassifier__likelihood": ["subset", "closed_form"]},
+        cv=2,
+    )
+    assert search.fit(X, Y).best_score_ > 0.5
+    probs = cross_val_predict(SDLGMClassifier(**SMALL), X, Y, cv=2, method="predict_proba")
+    assert probs.shape == Y.shape
+    chain = ClassifierChain(make_pipeline(StandardScaler(), SDLGMClassifier(**SMALL))).fit(X, Y)
+    assert chain.predict_proba(X).shape == Y.shape
+
+
+@pytest.mark.parametrize("threshold", ["cv", "cv_per_label"])
+def test__threshold__by_folds__is_better_than_one_half_for_rare_labels(threshold):
+    X, Y = make_multilabel_classification(n_samples=300, n_classes=8, n_labels=1, random_state=1)
+    X = X + 8 * np.random.default_rng(0).normal(size=X.shape)  # so that few labels are likelier than not
+    plain = SDLGMClassifier(**SMALL).fit(X, Y)
+    tuned = SDLGMClassifier(**SMALL, threshold=threshold).fit(X, Y)
+    np.testing.assert_array_equal(plain.predict_proba(X), tuned.predict_proba(X))
+    average = "micro" if threshold == "cv" else "macro"
+    scores = [f1_score(Y, model.predict(X), average=average, zero_division=0) for model in (plain, tuned)]
+    assert scores[1] > scores[0]
+    assert np.ndim(tuned.threshold_) == (0 if threshold == "cv" else 1)
+    with pytest.raises(ValueError, match="at least 5 rows"):
+        SDLGMClassifier(**SMALL, threshold="cv").fit(X[:4], Y[:4])
+
+
+def test__members__several__are_the_mean_of_different_networks(data):
+    X, Y = data
+    model = SDLGMClassifier(**SMALL, n_members=3).fit(X, Y)
+    presence = model.module_.presence(
+        torch.tensor(model._fitting.scaling.apply(X)), n_samples=1, generator=torch.Generator()
+    ).detach()
+    members = presence.unflatten(0, (3, -1)).numpy()
+    assert np.abs(members[0] - members[1]).max() > 0.01
+    np.testing.assert_allclose(model.predict_proba(X), members.mean(axis=0), atol=1e-6)
+
+
+def test__unlabelled__rows__change_gen_and_con_and_are_refused_by_dis(data):
+    X, Y = data
+    for variant in ("gen", "con"):
+        settings_ = {**SMALL, "variant": variant, "reconstruction_weight": 0.1}
+        without = SDLGMClassifier(**settings_).fit(X[:60], Y[:60]).predict_proba(X)
+        with_them = SDLGMClassifier(**settings_).fit(X[:60], Y[:60], unlabelled=X[60:]).predict_proba(X)
+        assert np.abs(without - with_them).max() > 1e-3
+    with pytest.raises(ValueError, match="teach variant='dis' nothing"):
+        SDLGMClassifier(**SMALL).fit(X[:60], Y[:60], unlabelled=X[60:])
+
+
+@pytest.mark.parametrize("variant", ["gen", "con"])
+def test__sample__labels__have_the_means_of_their_rows(variant):
+    rng = np.random.default_rng(0)
+    Y = rng.integers(0, 2, (600, 2))
+    X = 100 + 10 * Y @ np.array([[1.0, 0.0, -1.0], [0.0, 2.0, 0.0]]) + rng.normal(size=(600, 3))
+    options = {**SMALL, "max_iter": 150, "reconstruction_weight": 1.0, "variant": variant}
+    model = SDLGMClassifier(**options).fit(X, Y)
+    asked = np.repeat([[0, 0], [1, 0], [0, 1], [1, 1]], 400, axis=0)
+    drawn = model.sample(asked, random_state=0)
+    assert drawn.shape == (1600, 3)
+    for labels in np.unique(asked, axis=0):
+        true = X[(labels == Y).all(axis=1)].mean(axis=0)
+        found = drawn[(asked == labels).all(axis=1)].mean(axis=0)
+        np.testing.assert_allclose(found, true, atol=3.0)
+    np.testing.assert_array_equal(drawn, model.sample(asked, random_state=0))
+    with pytest.raises(ValueError, match="no model of x"):
+        SDLGMClassifier(**SMALL).fit(X, Y).sample(Y)
+
+
+def test__evaluate__scores__equal_those_of_scikit_learn(data, fitted):
+    X, Y = data
+    evaluation, predicted = fitted.evaluate(X, Y), fitted.predict(X)
+    assert evaluation.micro_f1 == pytest.approx(f1_score(Y, predicted, average="micro"))
+    assert evaluation.macro_f1 == pytest.approx(f1_score(Y, predicted, average="macro", zero_division=0))
+    assert evaluation.exact_match == pytest.approx((predicted == Y).all(axis=1).mean())
+
+
+# Reproducibility and files
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test__fit__same_seed__gives_the_same_bits(data, variant):
+    first, second = (SDLGMClassifier(**SMALL, variant=variant, n_members=2).fit(*data) for _ in range(2))
+    for name, tensor in first.module_.state_dict().items():
+        assert torch.equal(tensor, second.module_.state_dict()[name])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("likelihood", LABEL_FORMS)
+def test__save_and_load__give_the_same_predictions(data, tmp_path, variant, likelihood):
+    X, Y = data
+    Y = pd.DataFrame(Y, columns=list("abcde"))
+    model = SDLGMClassifier(**SMALL, variant=variant, likelihood=likelihood, n_members=2, threshold=0.3).fit(X, Y)
+    model.save(tmp_path / "model.sdlgm")
+    loaded = load(tmp_path / "model.sdlgm")
+    assert isinstance(loaded, SDLGMClassifier)
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert loaded.predict_labels(X) == model.predict_labels(X)
+    np.testing.assert_array_equal(loaded.predict_sparsity(X).probs, model.predict_sparsity(X).probs)
+    if variant != "dis":
+        np.testing.assert_array_equal(loaded.sample(Y, random_state=0), model.sample(Y, random_state=0))
+
+
+def test__save__thresholds_of_labels_and_classes__come_back(data, tmp_path):
+    X, Y = data
+    model = SDLGMClassifier(**SMALL, threshold="cv_per_label").fit(X, Y)
+    model.save(tmp_path / "model.sdlgm")
+    np.testing.assert_array_equal(load(tmp_path / "model.sdlgm").threshold_, model.threshold_)
+    classes = SDLGMClassifier(**SMALL).fit(X, Y[:, 0] + 5)
+    classes.save(tmp_path / "classes.sdlgm")
+    np.testing.assert_array_equal(load(tmp_path / "classes.sdlgm").predict(X), classes.predict(X))
+
+
+def test__load__other_number_of_labels__is_refused(data, tmp_path, fitted):
+    from sdlgm import _tensorfile
+
+    path = tmp_path / "model.sdlgm"
+    fitted.save(path)
+    document, tensors = _tensorfile.read(path, "sdlgm-model")
+    for change in ({"classes": [0, 1]}, {"budget": 0}, {"threshold": [0.5, 0.5]}, {"classes": [None] * 5}):
+        _tensorfile.write(path, "sdlgm-model", {**document, **change}, tensors)
+        with pytest.raises(ModelFileError):
+            load(path)
+
+
+def test__resume__interrupted_run__ends_where_an_uninterrupted_one_does(data, tmp_path):
+    options = {**SMALL, "variant": "con", "checkpoint_every": 10}
+    whole = SDLGMClassifier(**options).fit(*data)
+    first = SDLGMClassifier(**options, checkpoint_dir=tmp_path)
+    from sdlgm.train import loop
+
+    save = loop.Checkpoint.save
+
+    def save_and_stop(self, trainer, progress):
+        save(self, trainer, progress)
+        raise KeyboardInterrupt
+
+    loop.Checkpoint.save = save_and_stop
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            first.fit(*data)
+    finally:
+        loop.Checkpoint.save = save
+    resumed = SDLGMClassifier(**options, checkpoint_dir=tmp_path, resume=True).fit(*data)
+    for name, tensor in whole.module_.state_dict().items():
+        assert torch.equal(tensor, resumed.module_.state_dict()[name])
+    assert resumed.history_ == whole.history_
+
+
+def test__fit__divergence__is_an_error_that_says_where(data):
+    with pytest.raises(TrainingDivergedError, match="iteration"):
+        SDLGMClassifier(**{**SMALL, "learning_rate": 1e30}, variant="con", reconstruction_weight=1.0).fit(*data)
+
+
+def test__predict__before_fit__is_refused(data):
+    with pytest.raises(NotFittedError):
+        SDLGMClassifier().predict(data[0])
