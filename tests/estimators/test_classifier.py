@@ -318,3 +318,58 @@ def test__fit__divergence__is_an_error_that_says_where(data):
 def test__predict__before_fit__is_refused(data):
     with pytest.raises(NotFittedError):
         SDLGMClassifier().predict(data[0])
+
+
+# Trees
+
+
+def test__forest__votes__are_those_of_scikit_learn(data):
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    from sdlgm.estimators._forest import Forest
+
+    X, Y = data
+    x = X.astype(np.float32)
+    forest = Forest.fit(x[:150], Y[:150], 5, 20, seed=3)
+    presence, numbers = forest.votes(x, 5)
+    grown = ExtraTreesRegressor(20, max_features=0.3, random_state=3).fit(x[:150], Y[:150])
+    np.testing.assert_allclose(presence, grown.predict(x), atol=1e-7)
+    np.testing.assert_allclose(numbers.sum(axis=1), 1.0)
+    np.testing.assert_allclose(numbers @ np.arange(6), presence.sum(axis=1), atol=1e-6)
+
+
+def test__trees__beside_networks__have_half_of_the_weight(data, tmp_path):
+    X, Y = data
+    without = SDLGMClassifier(**SMALL).fit(X, Y)
+    model = SDLGMClassifier(**SMALL, n_trees=10).fit(X, Y)
+    votes, _ = model._fitting.forest.votes(model._fitting.scaling.apply(X), 5)
+    np.testing.assert_allclose(model.predict_proba(X), (without.predict_proba(X) + votes) / 2, atol=1e-6)
+    model.save(tmp_path / "model.sdlgm")
+    np.testing.assert_array_equal(load(tmp_path / "model.sdlgm").predict_proba(X), model.predict_proba(X))
+    np.testing.assert_allclose(model.predict_sparsity(X).probs.sum(axis=1), 1.0)
+
+
+def test__load__trees_that_lead_nowhere__are_refused(data, tmp_path):
+    from sdlgm import _tensorfile
+
+    path = tmp_path / "model.sdlgm"
+    SDLGMClassifier(**SMALL, n_trees=3).fit(*data).save(path)
+    document, tensors = _tensorfile.read(path, "sdlgm-model")
+    changes = {
+        "left": lambda t: t * 0,  # a circle
+        "right": lambda t: t + 10**6,
+        "feature": lambda t: t + 12,
+        "order": lambda t: t - 1,
+        "last": lambda t: t * 0,
+        "roots": lambda t: t + 10**6,
+        "targets": lambda t: t[:, :-1].clone(),
+        "threshold": lambda t: t.float(),
+    }
+    for name, change in changes.items():
+        damaged = {**tensors, f"forest.{name}": change(tensors[f"forest.{name}"])}
+        _tensorfile.write(path, "sdlgm-model", document, damaged)
+        with pytest.raises(ModelFileError, match="trees"):
+            load(path)
+    _tensorfile.write(path, "sdlgm-model", document, {n: t for n, t in tensors.items() if not n.startswith("forest.")})
+    with pytest.raises(ModelFileError, match="trees"):
+        load(path)

@@ -1,4 +1,4 @@
-"""Loops over single numbers, compiled for the processor: noise, relaxed and hard draws, modes, subsets, sparse rows.
+"""Loops over single numbers, compiled for the processor: noise, draws, modes, subsets, trees, sparse rows.
 
 Each exists because the same work as a chain of tensor operations costs several times as much (docs/performance.md says
 how much). Devices other than the CPU take the plain torch version beside every call; only the draws of a chain go
@@ -13,6 +13,7 @@ from sdlgm._kernels.relaxed import RelaxedCounts, RelaxedGradients, relaxed_coun
 from sdlgm._kernels.rows import compress, in_unit_interval
 from sdlgm._kernels.subsets import SubsetDivergence, subset_divergence, subset_marginals, subset_modes
 from sdlgm._kernels.symbols import Divergence, divergence, symbol_gradients, symbols
+from sdlgm._kernels.trees import tree_votes
 
 __all__ = [
     "ChainCost",
@@ -39,4 +40,5 @@ __all__ = [
     "subset_modes",
     "symbol_gradients",
     "symbols",
+    "tree_votes",
 ]

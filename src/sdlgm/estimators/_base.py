@@ -10,7 +10,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
+from torch import Tensor, nn
 
 from sdlgm import train
 from sdlgm.estimators import _modelfile
@@ -51,6 +51,10 @@ class TorchEstimator(BaseEstimator):
         """What was learned and is no tensor, as JSON knows it."""
         return {}
 
+    def _fitted_tensors(self) -> dict[str, Tensor]:
+        """What was learned beside the module and the scaling."""
+        return {}
+
     def _module_of(self, document: dict[str, Any]) -> Callable[[], nn.Module]:
         """How to make the module that settings and document describe."""
         raise NotImplementedError
@@ -58,6 +62,7 @@ class TorchEstimator(BaseEstimator):
     def _restored(
         self,
         document: dict[str, Any],
+        tensors: dict[str, Tensor],
         module: Any,
         scaling: Scaling,
         n_iter: int,

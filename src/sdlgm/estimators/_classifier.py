@@ -13,8 +13,9 @@ from sklearn.metrics import f1_score
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sdlgm import train
+from sdlgm import _tensorfile, train
 from sdlgm.estimators._base import RandomState, TorchEstimator
+from sdlgm.estimators._forest import Forest
 from sdlgm.estimators._inputs import Columns, Scaling, in_batches, seeded, usable_device
 from sdlgm.estimators._targets import check_budget, labels_of
 from sdlgm.estimators.thresholds import best_threshold, best_thresholds, f1, out_of_fold
@@ -85,6 +86,7 @@ class _Fitting:
 
     scaling: Scaling
     trainer: train.LabelTrainer
+    forest: Forest | None
 
 
 class SDLGMClassifier(ClassifierMixin, TorchEstimator):
@@ -129,6 +131,9 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
     n_members : int, default=1
         Networks that differ in their initial weights and in their dropout, trained side by side; their probabilities
         are averaged.
+    n_trees : int, default=0
+        Trees that vote beside the networks, with half of the weight: a leaf votes with the labels of its training rows.
+        On small tables networks and trees together are often better than either.
     n_samples : int, default=1
         Relaxed samples a row and iteration, for ``likelihood="monte_carlo"``.
     kl_warmup : float, default=0.3
@@ -195,6 +200,7 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "reconstruction_weight": [Interval(Real, 0, None, closed="left")],
         "n_members": [Interval(Integral, 1, None, closed="left")],
+        "n_trees": [Interval(Integral, 0, None, closed="left")],
         "n_samples": [Interval(Integral, 1, None, closed="left")],
         "kl_warmup": [Interval(Real, 0, 1, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -225,6 +231,7 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         weight_decay: float = 0.1,
         reconstruction_weight: float = 0.01,
         n_members: int = 1,
+        n_trees: int = 0,
         n_samples: int = 1,
         kl_warmup: float = 0.3,
         max_iter: int = 500,
@@ -251,6 +258,7 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         self.weight_decay = weight_decay
         self.reconstruction_weight = reconstruction_weight
         self.n_members = n_members
+        self.n_trees = n_trees
         self.n_samples = n_samples
         self.kl_warmup = kl_warmup
         self.max_iter = max_iter
@@ -328,7 +336,11 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         module = seeded(lambda: LabelledModule(config), seed)
         frequencies = torch.tensor(indicator.mean(axis=0), dtype=torch.float32)
         module.adapt_to(frequencies, torch.tensor(columns.varies))
-        return _Fitting(Scaling.standardizing(columns), self._new_trainer(module, seed))
+        scaling = Scaling.standardizing(columns)
+        forest = None
+        if self.n_trees:
+            forest = Forest.fit(scaling.apply(rows), indicator, max_active, int(self.n_trees), seed)
+        return _Fitting(scaling, self._new_trainer(module, seed), forest)
 
     def _new_trainer(self, module: LabelledModule, seed: int) -> train.LabelTrainer:
         device = usable_device(self.device)
@@ -398,7 +410,7 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
     # Prediction
 
     def predict_proba(self, X) -> np.ndarray:
-        """Probability of each label, of shape (n_samples, n_labels): the mean over the members.
+        """Probability of each label, of shape (n_samples, n_labels): the mean over members and trees.
 
         If every row has one class, the probabilities of a row add up to one.
         """
@@ -409,7 +421,7 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
             for x in self._batches(rows):
                 generator = torch.Generator(device).manual_seed(0)
                 presence = self.module_.presence(x, n_samples=_PREDICTION_SAMPLES, generator=generator)
-                parts.append(mean_over_members(presence, self.module_.config.n_members).cpu().double().numpy())
+                parts.append(self._with_trees(x, presence, 0))
         probs = np.clip(np.concatenate(parts), 0.0, 1.0)
         return probs / probs.sum(axis=1, keepdims=True) if self.single_label_ else probs
 
@@ -442,7 +454,7 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         with torch.inference_mode():
             for x in self._batches(rows):
                 numbers = forms.number_of_labels(self.module_.inference(x).labels, config.form)
-                parts.append(mean_over_members(numbers, config.n_members).cpu().double().numpy())
+                parts.append(self._with_trees(x, numbers, 1))
         probs = np.concatenate(parts)
         probs /= probs.sum(axis=1, keepdims=True)
         return LabelNumbers(probs @ np.arange(probs.shape[1]), probs)
@@ -499,11 +511,20 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
             drawn = module.likelihood.sample(means[member, torch.arange(len(codes), device=device)], generator)
         return self._fitting.scaling.undo(drawn.cpu().double().numpy())
 
+    def _with_trees(self, x: torch.Tensor, of_members: torch.Tensor, part: int) -> np.ndarray:
+        """The mean over the members and, if there are trees, the mean of that and their votes."""
+        mean = mean_over_members(of_members, self.module_.config.n_members).cpu().double().numpy()
+        forest = self._fitting.forest
+        if forest is None:
+            return mean
+        return (mean + forest.votes(x.cpu().numpy(), self.module_.config.n_labels)[part]) / 2
+
     # Files
 
     def _fitted_params(self) -> dict[str, Any]:
         config = asdict(self.module_.config)
         return {
+            "n_trees": 0 if self._fitting.forest is None else len(self._fitting.forest.roots),
             "likelihood": config["form"],
             "temperature": config["gate_temperature"],
             **{name: config[name] for name in _SAVED_AS_FITTED},
@@ -518,6 +539,10 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
             "threshold": threshold,
         }
 
+    def _fitted_tensors(self) -> dict[str, torch.Tensor]:
+        forest = self._fitting.forest
+        return {} if forest is None else {f"forest.{name}": tensor for name, tensor in forest.tensors().items()}
+
     def _module_of(self, document: dict[str, Any]) -> Callable[[], LabelledModule]:
         budget = int(document["budget"])
         if not 1 <= budget <= _LARGEST_BUDGET:
@@ -525,7 +550,7 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         config = self._model_config(self.n_features_in_, len(document["classes"]), budget)
         return lambda: LabelledModule(config)
 
-    def _restored(self, document, module, scaling, n_iter, seed, history) -> Self:
+    def _restored(self, document, tensors, module, scaling, n_iter, seed, history) -> Self:
         classes, threshold = document["classes"], document["threshold"]
         if not all(isinstance(name, str | int) for name in classes):
             raise ValueError("the names of the labels are neither text nor numbers")
@@ -534,9 +559,16 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         if isinstance(threshold, list) and len(threshold) != len(classes):
             raise ValueError(f"{len(threshold)} thresholds for {len(classes)} labels")
         self.threshold_ = np.array(threshold, dtype=np.float64) if isinstance(threshold, list) else float(threshold)
+        of_forest = _tensorfile.under("forest", tensors)
+        if bool(of_forest) != bool(self.n_trees):
+            raise ValueError(f"n_trees={self.n_trees} does not fit the trees in the file")
+        config = module.config
+        forest = None
+        if of_forest:
+            forest = Forest.from_tensors(of_forest, config.n_inputs, config.n_labels + config.n_slots + 1)
         trainer = self._new_trainer(module, seed)
         trainer.iteration = n_iter
-        return self._publish(_Fitting(scaling, trainer), history)
+        return self._publish(_Fitting(scaling, trainer, forest), history)
 
     # Shared by the above
 

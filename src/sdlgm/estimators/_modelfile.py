@@ -40,6 +40,7 @@ def save(estimator: "TorchEstimator", path: str | os.PathLike[str]) -> None:
         **estimator._fitted_document(),
     }
     tensors = {f"module.{name}": tensor for name, tensor in parameters_of(estimator.module_).items()}
+    tensors |= estimator._fitted_tensors()
     tensors["scaling.location"] = torch.from_numpy(scaling.location)
     tensors["scaling.scale"] = torch.from_numpy(scaling.scale)
     _tensorfile.write(path, KIND, document, tensors)
@@ -76,7 +77,7 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
         seed = np.random.SeedSequence([int(document["params"]["random_state"] or 0), n_iter]).generate_state(1)
         history = [_record(values) for values in document["history"]]
         scaling = _scaling(tensors, estimator.n_features_in_)
-        return estimator._restored(document, module, scaling, n_iter, int(seed[0]), history)
+        return estimator._restored(document, tensors, module, scaling, n_iter, int(seed[0]), history)
     except ModelFileError:
         raise
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:

@@ -744,7 +744,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         config = self._model_config(self.n_features_in_, document["likelihood"])
         return lambda: self._module_class(config)
 
-    def _restored(self, document, module, scaling, n_iter, seed, history) -> Self:
+    def _restored(self, document, tensors, module, scaling, n_iter, seed, history) -> Self:
         likelihood = document["likelihood"]
         trainer = seeded(lambda: train.Trainer(module, self._train_config(likelihood), seed), seed)
         trainer.iteration = n_iter

@@ -18,7 +18,7 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 from sdlgm import SDLGMClassifier, __version__
 from sdlgm.estimators.thresholds import best_threshold, best_thresholds, f1, out_of_fold
 from sdlgm.paper.linear import LinearMultiLabel, Loss
-from sdlgm.paper.multilabel_peers import GRIDS, PEERS
+from sdlgm.paper.multilabel_peers import GRIDS, N_TREES, PEERS
 from sdlgm.paper.provenance import publish
 from sdlgm.paper.runs import Run, run_all
 
@@ -173,6 +173,9 @@ def _systems() -> dict[str, System]:
     for variant in ("dis", "con"):
         title = f"{VARIANTS[variant]}, subset, {N_MEMBERS} members"
         systems[f"sdlgm_{variant}_ensemble"] = _own(variant, "subset", title, n_members=N_MEMBERS)
+        systems[f"sdlgm_{variant}_trees"] = _own(
+            variant, "subset", f"{title} and {N_TREES} trees", n_members=N_MEMBERS, n_trees=N_TREES
+        )
     for variant in ("gen", "con"):
         title = f"{VARIANTS[variant]}, subset, with the rows without labels"
         system = _own(variant, "subset", title, use_unlabelled=True)

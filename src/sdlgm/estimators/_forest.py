@@ -1,0 +1,113 @@
+"""Trees that vote beside the networks.
+
+A tree divides the space of x into leaves, and the votes of a leaf are the labels of its training rows: the largest
+likelihood that a distribution over sets of labels can have there. So a forest needs no numbers of its own but the
+divisions; its votes are means of training labels, and of how many of them a row has.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sdlgm import _kernels
+
+# Features that are tried at each division; the default of scikit-learn for regression, all, makes trees too much alike.
+_TRIED = 0.3
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Extremely randomised trees (Geurts, Ernst and Wehenkel, 2006); arrays as `_kernels.tree_votes` takes them."""
+
+    roots: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    order: np.ndarray
+    targets: np.ndarray
+
+    @classmethod
+    def fit(cls, x: np.ndarray, indicator: np.ndarray, max_active: int, n_trees: int, seed: int) -> "Forest":
+        """Trees on scaled rows in single precision; targets are the labels and which number of them a row has."""
+        from sklearn.ensemble import ExtraTreesRegressor
+
+        grown = ExtraTreesRegressor(n_trees, max_features=_TRIED, random_state=seed).fit(x, indicator)
+        leaves = np.asarray(grown.apply(x))
+        parts: dict[str, list[np.ndarray]] = {field.name: [] for field in fields(cls)}
+        n_nodes = n_placed = 0
+        for tree, estimator in enumerate(grown.estimators_):
+            nodes: Any = estimator.tree_
+            in_leaf = np.bincount(leaves[:, tree], minlength=nodes.node_count)
+            ends = n_placed + np.cumsum(in_leaf)
+            is_leaf = nodes.children_left < 0
+            parts["roots"].append(np.array([n_nodes]))
+            parts["feature"].append(np.maximum(nodes.feature, 0))
+            parts["threshold"].append(np.where(is_leaf, 0.0, nodes.threshold))
+            parts["left"].append(np.where(is_leaf, -1, nodes.children_left + n_nodes))
+            parts["right"].append(np.where(is_leaf, -1, nodes.children_right + n_nodes))
+            parts["first"].append(ends - in_leaf)
+            parts["last"].append(ends)
+            parts["order"].append(np.argsort(leaves[:, tree], kind="stable"))
+            n_nodes += nodes.node_count
+            n_placed += len(x)
+        numbers = np.eye(max_active + 1)[indicator.sum(axis=1)]
+        joined = {name: np.concatenate(part) for name, part in parts.items() if part}
+        whole = {name: part if name == "threshold" else part.astype(np.int64) for name, part in joined.items()}
+        return cls(**whole, targets=np.concatenate([indicator, numbers], axis=1).astype(np.float32))
+
+    def votes(self, x: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
+        """Probability of each label, and of each number of labels, for scaled rows in single precision."""
+        votes = _kernels.tree_votes(np.ascontiguousarray(x, dtype=np.float32), **vars(self))
+        return votes[:, :n_labels], votes[:, n_labels:]
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {field.name: torch.from_numpy(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor], n_inputs: int, n_targets: int) -> "Forest":
+        """The forest of a file, or a ValueError if following it could lead anywhere but to a leaf."""
+        names = {field.name for field in fields(cls)}
+        if set(tensors) != names:
+            raise ValueError(f"the trees lack {', '.join(sorted(names ^ set(tensors)))}")
+        forest = cls(**{name: tensor.numpy() for name, tensor in tensors.items()})
+        forest._check(n_inputs, n_targets)
+        return forest
+
+    def _check(self, n_inputs: int, n_targets: int) -> None:
+        n_nodes, n_rows = len(self.left), len(self.targets)
+        of_nodes = (self.feature, self.threshold, self.left, self.right, self.first, self.last)
+        whole = (self.roots, self.feature, self.left, self.right, self.first, self.last, self.order)
+        is_leaf = self.left < 0
+        numbers = np.arange(n_nodes)
+        fits = (
+            all(part.ndim == 1 and part.dtype == np.int64 for part in whole)
+            and self.threshold.dtype == np.float64
+            and self.targets.dtype == np.float32
+            and self.targets.shape == (n_rows, n_targets)
+            and all(len(part) == n_nodes for part in of_nodes)
+            and len(self.roots) > 0
+            and _within(self.roots, 0, n_nodes)
+            and _within(self.feature, 0, n_inputs)
+            # Children come after their parents, so every way ends.
+            and _within(self.left[~is_leaf] - numbers[~is_leaf], 1, n_nodes)
+            and _within(self.right[~is_leaf] - numbers[~is_leaf], 1, n_nodes)
+            and _within(self.left[~is_leaf], 0, n_nodes)
+            and _within(self.right[~is_leaf], 0, n_nodes)
+            and _within(self.first[is_leaf], 0, len(self.order))
+            and bool((self.last[is_leaf] > self.first[is_leaf]).all())
+            and bool((self.last <= len(self.order)).all())
+            and _within(self.order, 0, n_rows)
+            and bool(np.isfinite(self.targets).all())
+        )
+        if not fits:
+            raise ValueError("the trees do not fit together")
+
+
+def _within(values: np.ndarray, low: int, end: int) -> bool:
+    return bool(((values >= low) & (values < end)).all())
