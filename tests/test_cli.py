@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import torch
 from typer.testing import CliRunner
 
-from sdlgm import SDLGM, __version__, cli, load
+from sdlgm import SDLGM, SDLGMClassifier, __version__, cli, load
 from sdlgm.cli import app
 from sdlgm.train import Trainer
 
@@ -199,3 +199,56 @@ def test__errors__expected_ones__are_one_line_with_code_two_and_no_file(model, t
     assert len(result.stderr.strip().splitlines()) == 1
     assert "Traceback" not in result.output
     assert sorted(tmp_path.iterdir()) == before
+
+
+# Classification
+
+
+@pytest.fixture(scope="module")
+def songs(tmp_path_factory):
+    """A table of two labels that depend on three features."""
+    folder = tmp_path_factory.mktemp("songs")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    lines = [f"{a},{b},{c},{int(a + b > 0)},{int(c > 0.3)}" for a, b, c in X]
+    (folder / "songs.csv").write_text("\n".join(["a,b,c,happy,sad", *lines]) + "\n", encoding="utf-8")
+    (folder / "new.csv").write_text("\n".join(["a,b,c", *[f"{a},{b},{c}" for a, b, c in X]]) + "\n", encoding="utf-8")
+    fast = ["--max-iter", 60, "--hidden", 16, "--learning-rate", 0.03, "--input-dropout", 0, "--threshold", 0.4]
+    run("classify", "fit", folder / "songs.csv", "--labels", "happy,sad", "--out", folder / "model.sdlgm", *fast)
+    return folder
+
+
+def test__classify__table__is_fitted_predicted_and_evaluated(songs):
+    run("classify", "predict", songs / "model.sdlgm", songs / "new.csv", "--out", songs / "predicted.csv")
+    header, *rows = (songs / "predicted.csv").read_text(encoding="utf-8").splitlines()
+    assert header.replace('"', "") == "happy,sad"
+    assert len(rows) == 120
+    assert set("".join(rows)) == set("01,")
+    run("classify", "predict", songs / "model.sdlgm", songs / "songs.csv", "--out", songs / "probs.npy", "--proba")
+    probs = np.load(songs / "probs.npy")
+    assert ((probs >= 0.4).astype(int) == [[int(v) for v in row.split(",")] for row in rows]).all()
+    result = json.loads(run("classify", "evaluate", songs / "model.sdlgm", songs / "songs.csv", "--json").stdout)
+    assert result["micro_f1"] > 0.8
+    assert "micro F1" in run("classify", "evaluate", songs / "model.sdlgm", songs / "songs.csv").stdout
+
+
+def test__classify__mistakes__are_one_line(songs, model):
+    out = ["--out", songs / "x.sdlgm"]
+    for arguments, message in [
+        (["fit", songs / "songs.csv", *out], "--labels"),
+        (["fit", songs / "songs.csv", "--labels", "nope", *out], "nope"),
+        (["fit", songs / "songs.csv", "--labels", "a", *out], "labels are 0 or 1"),
+        (["fit", songs / "songs.csv", "--labels", "sad", "--threshold", "high", *out], "threshold"),
+        (["evaluate", songs / "model.sdlgm", songs / "new.csv"], "happy"),
+        (["evaluate", model, songs / "songs.csv"], "SDLGMClassifier"),
+    ]:
+        result = run("classify", *arguments, code=2)
+        assert message in " ".join(result.stderr.split())
+    assert "sdlgm classify" in run("evaluate", songs / "model.sdlgm", songs / "new.csv", code=2).stderr
+    assert not (songs / "x.sdlgm").exists()
+
+
+def test__classify_fit__parameters_of_the_estimator__are_options():
+    options = inspect.signature(cli.classify_fit).parameters
+    left_out = {"activation", "n_samples", "kl_warmup", "lr_decay", "random_state", "device", "verbose"}
+    assert set(inspect.signature(SDLGMClassifier).parameters) - left_out <= set(options)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import sdlgm
 from sdlgm.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -33,10 +34,12 @@ def test__commands__on_a_page__run_one_after_the_other(page, tmp_path, monkeypat
 
 def test__python__in_the_readme__runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (code,) = blocks("README.md", "python")
-    exec(compile(code, "README.md", "exec"), {})
+    for code in blocks("README.md", "python"):
+        exec(compile(code, "README.md", "exec"), {})
     assert (tmp_path / "model.sdlgm").exists()
-    assert "Evaluation(" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Evaluation(" in printed
+    assert "LabelEvaluation(" in printed
 
 
 def test__make_targets__in_the_readme__exist():
@@ -55,11 +58,13 @@ def test__example__runs(path, tmp_path):
     assert result.stdout.strip()
 
 
-def test__docstring_example__of_the_estimator__is_true():
-    from sdlgm.estimators import _sdlgm
+def test__docstring_examples__of_the_estimators__are_true():
+    from sdlgm.estimators import _classifier, _sdlgm
 
-    assert doctest.testmod(_sdlgm).failed == 0
-    assert doctest.testmod(_sdlgm).attempted > 3
+    for module in (_sdlgm, _classifier):
+        result = doctest.testmod(module)
+        assert result.failed == 0
+        assert result.attempted > 3
 
 
 def test__generated_pages__are_made_from_the_results_and_links_lead_somewhere():
@@ -67,9 +72,9 @@ def test__generated_pages__are_made_from_the_results_and_links_lead_somewhere():
     assert result.returncode == 0, result.stderr
 
 
-def test__parameters__of_the_estimator__are_all_documented():
-    from sdlgm import SDLGM
-
-    documentation = SDLGM.__doc__ or ""
-    for name in SDLGM._get_param_names():
+@pytest.mark.parametrize("estimator", ["SDLGM", "SDLGMClassifier"])
+def test__parameters__of_the_estimators__are_all_documented(estimator):
+    kind = getattr(sdlgm, estimator)
+    documentation = kind.__doc__ or ""
+    for name in kind._get_param_names():
         assert re.search(rf"^    (\w+, )*{name}(, \w+)* : ", documentation, re.M), name

@@ -108,7 +108,7 @@ def _sdlgm(fixed: Setting, setting: Setting, seed: int, task: Task, rows: np.nda
     further = task.unlabelled if options.pop("use_unlabelled", False) else None
     X: Any = task.X
     if inputs == "rank":
-        scaler: Any = QuantileTransformer(n_quantiles=100, output_distribution="normal").fit(X)
+        scaler: Any = QuantileTransformer(n_quantiles=min(100, len(X)), output_distribution="normal").fit(X)
         X, rows = scaler.transform(X), scaler.transform(rows)
         further = None if further is None else scaler.transform(further)
     model = SDLGMClassifier(**options, max_active=budget * int(task.Y.sum(axis=1).max()), random_state=seed)
