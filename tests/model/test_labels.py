@@ -92,22 +92,22 @@ def test__closed_form__double_precision__passes_gradcheck(scale):
     )
 
 
-def test__relaxed_presence__cold__has_the_mean_of_the_closed_form():
-    cold = Temperatures(torch.tensor(0.02), torch.tensor(0.02))
+@pytest.mark.parametrize("presence", [forms.relaxed_presence, forms.repeatable_presence])
+def test__relaxed_presence__cold__has_the_mean_of_hard_counts(presence):
+    """E[1 - exp(-count)] of a Binomial(L0, p) count is 1 - (1 - p (1 - 1/e)) ** L0."""
+    cold = Temperatures(torch.tensor(0.01), torch.tensor(0.01))
     n = 20_000
-    presence = forms.relaxed_presence(slots(), cold, n, torch.Generator().manual_seed(0))[0]
-    exact = slots().presence[0]
-    error = (exact * (1 - exact) / n).sqrt()
-    assert bool(((presence - exact).abs() < 4.5 * error + 5e-3).all())
+    found = presence(slots(), cold, n, torch.Generator().manual_seed(0))[0]
+    probs = slots().probs[0, 1:]
+    exact = 1 - (1 - probs * (1 - math.exp(-1))) ** L0
+    assert bool(((found - exact).abs() < 4.5 * (exact / n).sqrt() + 2e-3).all())
 
 
-def test__relaxed_presence__common_noise__does_not_depend_on_the_place_of_a_row():
+def test__repeatable_presence__row__does_not_depend_on_its_place():
     warm = Temperatures(torch.tensor(3.0), torch.tensor(3.0))
     one = slots()
     three = SlotDistribution(one.gate_logit.repeat(3), one.feature_logits.repeat(3, 1), L0)
-    alone, together = (
-        forms.relaxed_presence(q, warm, 5, torch.Generator().manual_seed(0), common_noise=True) for q in (one, three)
-    )
+    alone, together = (forms.repeatable_presence(q, warm, 5, torch.Generator().manual_seed(0)) for q in (one, three))
     torch.testing.assert_close(together, alone.expand(3, -1))
 
 

@@ -33,7 +33,7 @@ _PREDICTION_SAMPLES = 20
 # The distribution of the number of labels has as many entries.
 _LARGEST_BUDGET = 10**6
 # Rows on which a run is watched.
-_WATCHED_ROWS = 500
+_WATCHED_ROWS = 100
 # Settings of the module that are parameters of the estimator under the same name.
 _SAVED_AS_FITTED = (
     "variant",

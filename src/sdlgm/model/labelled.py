@@ -188,7 +188,7 @@ class LabelledModule(nn.Module):
         labels = self.inference(x).labels
         if self.config.form == "monte_carlo":
             assert isinstance(labels, SlotDistribution)
-            return forms.relaxed_presence(labels, self.temperatures, n_samples, generator, common_noise=True)
+            return forms.repeatable_presence(labels, self.temperatures, n_samples, generator)
         return labels.presence
 
     def objective(

@@ -5,8 +5,8 @@ The labels y of an observation are the features of its code. Four forms, by name
 - ``closed_form``: each label by its own probability, P(y_k = 1) = 1 - (1 - lambda pi_k) ** L0. No samples.
 - ``multinomial``: y as the counts of the slots, |y| ~ Binomial(L0, lambda) and the labels drawn from pi. No samples.
 - ``subset``: each label has log-odds of its own, and no more than L0 are present (`sdlgm.model.subset`). No samples.
-- ``monte_carlo``: the paper's, with relaxed slots. A label is present if some slot holds it, in the relaxed form
-  1 - prod over the slots of (1 - omega z_k), averaged over the samples.
+- ``monte_carlo``: the paper's, with relaxed slots. The paper leaves open how a relaxed count becomes the probability of
+  a label; here it is the rate at which the label occurs, P(y_k = 1) = 1 - exp(-count), averaged over the samples.
 """
 
 import math
@@ -45,22 +45,25 @@ def closed_form_log_prob(posterior: SlotDistribution, y: Float[Tensor, "batch K"
 
 
 def relaxed_presence(
-    posterior: SlotDistribution,
-    temperatures: Temperatures,
-    n_samples: int,
-    generator: torch.Generator,
-    *,
-    common_noise: bool = False,
+    posterior: SlotDistribution, temperatures: Temperatures, n_samples: int, generator: torch.Generator
 ) -> Float[Tensor, "batch K"]:
-    """Presence in relaxed slots, the mean over samples; ``common_noise`` gives every row the same noise."""
-    batch, n_features = posterior.feature_logits.shape
-    shape = (n_samples, 1 if common_noise else batch, posterior.n_slots)
+    """1 - exp(-relaxed count), the mean over samples."""
+    return -torch.expm1(-posterior.relaxed_sample(n_samples, temperatures, generator)).mean(0)
+
+
+def repeatable_presence(
+    posterior: SlotDistribution, temperatures: Temperatures, n_samples: int, generator: torch.Generator
+) -> Float[Tensor, "batch K"]:
+    """As `relaxed_presence`, with the same noise for every row: what a row gets does not depend on its place."""
     log_gate = torch.stack([F.logsigmoid(posterior.gate_logit), F.logsigmoid(-posterior.gate_logit)], dim=-1)
-    gates = ((log_gate[:, None, :] + gumbel((*shape, 2), log_gate, generator)) / temperatures.gate).softmax(-1)
-    noise = gumbel((*shape, n_features), log_gate, generator)
-    features = ((posterior.feature_log_probs[:, None, :] + noise) / temperatures.feature).softmax(-1)
-    held = (gates[..., :1] * features).clamp(max=1 - 1e-6)
-    return -torch.expm1(torch.log1p(-held).sum(-2)).mean(0)
+    n_features = posterior.feature_logits.shape[-1]
+    total = torch.zeros_like(posterior.feature_logits)
+    for _ in range(n_samples):  # one after the other, since each is a (batch, L0, K) tensor
+        gates = (log_gate[:, None] + gumbel((posterior.n_slots, 2), log_gate, generator)) / temperatures.gate
+        noise = gumbel((posterior.n_slots, n_features), log_gate, generator)
+        features = (posterior.feature_log_probs[:, None] + noise) / temperatures.feature
+        total -= torch.expm1(-posterior.from_parts(gates.softmax(-1)[None], features.softmax(-1)[None])[0])
+    return total / n_samples
 
 
 def relaxed_log_prob(presence: Float[Tensor, "batch K"], y: Float[Tensor, "batch K"]) -> Float[Tensor, " batch"]:

@@ -130,7 +130,6 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
     "extra_trees": [
         {"min_samples_leaf": 1, "max_features": "sqrt"},
         {"min_samples_leaf": 1, "max_features": 0.3},
-        {"min_samples_leaf": 2, "max_features": "sqrt"},
         {"min_samples_leaf": 3, "max_features": 0.3},
     ],
     "classifier_chain": [{"C": 1.0}, {"C": 0.1}, {"C": 0.01}, {"C": 0.001}],
