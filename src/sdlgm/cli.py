@@ -449,6 +449,8 @@ def classify_predict(
 
     check_writable(table, TABLES)
     estimator = _loaded(model, "SDLGMClassifier")
+    if estimator.single_label_:
+        raise DataError(f"{model}: was fitted with one class a row; predict with it in Python")
     names = tuple(str(name) for name in estimator.classes_)
     dataset = read_labelled(data, names, optional=True)
     predicted = estimator.predict_proba(dataset.table) if proba else estimator.predict(dataset.table)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, hamming_loss, log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.multioutput import ClassifierChain
 from sklearn.pipeline import make_pipeline
@@ -102,9 +102,7 @@ def test__fit__kinds_of_labels__give_the_same_model(data):
     for other in (sp.csr_matrix(Y), sp.coo_array(Y), Y.astype(bool), Y.tolist(), pd.DataFrame(Y, columns=names), sets):
         model = SDLGMClassifier(**SMALL).fit(X, other)
         np.testing.assert_array_equal(model.predict_proba(X), expected)
-        assert model.score(X, other) == pytest.approx(
-            model.score(X, Y) if not isinstance(other, list) else model.score(X, other)
-        )
+        assert model.score(X, other) == pytest.approx(f1_score(Y, model.predict(X), average="micro"))
     assert model.classes_.tolist() == names.tolist()
     assert model.predict_labels(X)[0] == tuple(names[model.predict(X)[0] > 0])
     with pytest.raises(ValueError, match=r"row 1 has the label 'z'"):
@@ -232,7 +230,17 @@ def test__sample__labels__have_the_means_of_their_rows(variant):
 
 def test__evaluate__scores__equal_those_of_scikit_learn(data, fitted):
     X, Y = data
-    evaluation, predicted = fitted.evaluate(X, Y), fitted.predict(X)
+    X, Y = X[:30], Y[:30].copy()
+    Y[:, 2] = 0  # a label that does not occur
+    evaluation, predicted, probs = fitted.evaluate(X, Y), fitted.predict(X), fitted.predict_proba(X)
+    others = [0, 1, 3, 4]
+    present = f1_score(Y[:, others], predicted[:, others], average="macro", zero_division=0)
+    assert evaluation.macro_f1_present == pytest.approx(present)
+    assert evaluation.hamming_loss == pytest.approx(hamming_loss(Y, predicted))
+    each = [log_loss(Y[:, k], probs[:, k], labels=[0, 1]) for k in range(5)]
+    assert evaluation.log_loss == pytest.approx(sum(each), rel=1e-6)
+    assert evaluation.n_labels_true == Y.sum(axis=1).mean()
+    assert evaluation.n_labels_predicted == predicted.sum(axis=1).mean()
     assert evaluation.micro_f1 == pytest.approx(f1_score(Y, predicted, average="micro"))
     assert evaluation.macro_f1 == pytest.approx(f1_score(Y, predicted, average="macro", zero_division=0))
     assert evaluation.exact_match == pytest.approx((predicted == Y).all(axis=1).mean())
@@ -280,7 +288,18 @@ def test__load__other_number_of_labels__is_refused(data, tmp_path, fitted):
     path = tmp_path / "model.sdlgm"
     fitted.save(path)
     document, tensors = _tensorfile.read(path, "sdlgm-model")
-    for change in ({"classes": [0, 1]}, {"budget": 0}, {"threshold": [0.5, 0.5]}, {"classes": [None] * 5}):
+    for change in (
+        {"classes": [0, 1]},
+        {"classes": [None] * 5},
+        {"classes": [0] * 5},
+        {"classes": "abcde"},
+        {"budget": 0},
+        {"budget": 2.9},
+        {"threshold": [0.5, 0.5]},
+        {"threshold": 7},
+        {"threshold": [[0.5] * 5]},
+        {"single_label": "false"},
+    ):
         _tensorfile.write(path, "sdlgm-model", {**document, **change}, tensors)
         with pytest.raises(ModelFileError):
             load(path)
@@ -310,6 +329,79 @@ def test__resume__interrupted_run__ends_where_an_uninterrupted_one_does(data, tm
     assert resumed.history_ == whole.history_
 
 
+@pytest.mark.parametrize("threshold", ["cv", "cv_per_label"])
+def test__threshold__by_folds__works_with_one_label(data, threshold):
+    X, Y = data
+    model = SDLGMClassifier(**SMALL, threshold=threshold, n_trees=2).fit(X, Y[:, :1])
+    assert model.predict(X).shape == (200, 1)
+
+
+def test__labels__by_name__are_found_in_any_order_and_others_refused(data):
+    X, Y = data
+    frame = pd.DataFrame(Y, columns=list("abcde"))
+    model = SDLGMClassifier(**SMALL, variant="gen").fit(X, frame)
+    assert model.score(X, frame[list("edcba")]) == model.score(X, frame)
+    np.testing.assert_array_equal(
+        model.sample(frame[list("edcba")], random_state=0), model.sample(frame, random_state=0)
+    )
+    with pytest.raises(ValueError, match="other columns"):
+        model.score(X, frame.rename(columns={"a": "z"}))
+
+
+def test__fit__pandas_series_of_sets__is_a_list_of_sets(data):
+    X, Y = data
+    sets = [{"abcde"[k] for k in np.flatnonzero(row)} for row in Y]
+    expected = SDLGMClassifier(**SMALL).fit(X, sets).predict_proba(X)
+    np.testing.assert_array_equal(SDLGMClassifier(**SMALL).fit(X, pd.Series(sets)).predict_proba(X), expected)
+    for bad in (None, "ab"):
+        with pytest.raises(ValueError, match="row 3 is"):
+            SDLGMClassifier(**SMALL).fit(X, [*sets[:3], bad, *sets[4:]])
+
+
+@pytest.mark.parametrize("likelihood", LABEL_FORMS)
+def test__predict_proba__classes_far_away__stay_probabilities(likelihood):
+    X, y = load_iris(return_X_y=True)
+    model = SDLGMClassifier(**SMALL, likelihood=likelihood).fit(X, y)
+    for scale in (1, 1e2, 1e4, 1e8):
+        probs = model.predict_proba(scale * X)
+        np.testing.assert_allclose(probs.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("likelihood", ["subset", "closed_form", "monte_carlo"])
+def test__predict_sparsity__mean__is_the_sum_of_the_probabilities(data, likelihood):
+    """Not of the multinomial, whose number counts repetitions, and only while the budget does not matter."""
+    X, Y = data
+    few = Y.sum(axis=1) <= 3
+    options = {**SMALL, "likelihood": likelihood, "max_active": 5, "temperature": 3.0}
+    model = SDLGMClassifier(**options).fit(X[few], Y[few])
+    np.testing.assert_allclose(model.predict_sparsity(X).mean, model.predict_proba(X).sum(axis=1), rtol=1e-4)
+
+
+def test__fit__divergence_later__keeps_the_last_good_parameters(data, monkeypatch):
+    from sdlgm.train import Trainer
+
+    check = Trainer.check_finite
+
+    def fails_at_20(self):
+        if self.iteration == 20:
+            raise TrainingDivergedError("made up")
+        check(self)
+
+    monkeypatch.setattr(Trainer, "check_finite", fails_at_20)
+    model = SDLGMClassifier(**SMALL)
+    with pytest.raises(TrainingDivergedError, match="keeps the parameters of iteration 19"):
+        model.fit(*data)
+    assert model.n_iter_ == 19
+    assert model.predict(data[0]).shape == data[1].shape
+
+
+def test__save__float_classes__come_back(data, tmp_path):
+    X, Y = data
+    model = SDLGMClassifier(**SMALL).fit(X, Y[:, 0].astype(float))
+    model.save(tmp_path / "model.sdlgm")
+    np.testing.assert_array_equal(load(tmp_path / "model.sdlgm").predict(X), model.predict(X))
+
+
 def test__fit__divergence__is_an_error_that_says_where(data):
     with pytest.raises(TrainingDivergedError, match="iteration"):
         SDLGMClassifier(**{**SMALL, "learning_rate": 1e30}, variant="con", reconstruction_weight=1.0).fit(*data)
@@ -330,8 +422,8 @@ def test__forest__votes__are_those_of_scikit_learn(data):
 
     X, Y = data
     x = X.astype(np.float32)
-    forest = Forest.fit(x[:150], Y[:150], 5, 20, seed=3)
-    presence, numbers = forest.votes(x, 5)
+    forest = Forest.fit(x[:150], Y[:150], 20, seed=3)
+    presence, numbers = forest.votes(x)
     grown = ExtraTreesRegressor(20, max_features=0.3, random_state=3).fit(x[:150], Y[:150])
     np.testing.assert_allclose(presence, grown.predict(x), atol=1e-7)
     np.testing.assert_allclose(numbers.sum(axis=1), 1.0)
@@ -342,7 +434,7 @@ def test__trees__beside_networks__have_half_of_the_weight(data, tmp_path):
     X, Y = data
     without = SDLGMClassifier(**SMALL).fit(X, Y)
     model = SDLGMClassifier(**SMALL, n_trees=10).fit(X, Y)
-    votes, _ = model._fitting.forest.votes(model._fitting.scaling.apply(X), 5)
+    votes, _ = model._fitting.forest.votes(model._fitting.scaling.apply(X))
     np.testing.assert_allclose(model.predict_proba(X), (without.predict_proba(X) + votes) / 2, atol=1e-6)
     model.save(tmp_path / "model.sdlgm")
     np.testing.assert_array_equal(load(tmp_path / "model.sdlgm").predict_proba(X), model.predict_proba(X))
@@ -363,9 +455,9 @@ def test__load__trees_that_lead_nowhere__are_refused(data, tmp_path):
         "last": lambda t: t * 0,
         "roots": lambda t: t + 10**6,
         "targets": lambda t: t[:, :-1].clone(),
-        "threshold": lambda t: t.float(),
+        "threshold": lambda t: t[:, None].clone(),
     }
-    for name, change in changes.items():
+    for name, change in [*changes.items(), ("targets", lambda t: -5 * t)]:
         damaged = {**tensors, f"forest.{name}": change(tensors[f"forest.{name}"])}
         _tensorfile.write(path, "sdlgm-model", document, damaged)
         with pytest.raises(ModelFileError, match="trees"):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from sdlgm.estimators.thresholds import best_threshold, best_thresholds, f1, label_folds, out_of_fold
+from sdlgm.estimators.thresholds import best_threshold, best_thresholds, f1, label_folds, labels_at, out_of_fold
 
 
 @pytest.fixture
@@ -35,6 +35,20 @@ def test__best_thresholds__rare_labels__have_lower_ones_if_that_helps(labels):
     assert chosen[0] > chosen[4]
     one = best_threshold(indicator, probs)
     assert f1(indicator, probs >= chosen, "macro") > f1(indicator, probs >= one, "macro") + 0.1
+
+
+def test__thresholds__well_apart__are_in_the_middle():
+    indicator = np.random.default_rng(0).integers(0, 2, (50, 3))
+    probs = np.where(indicator > 0, 0.9, 0.1)
+    assert best_threshold(indicator, probs) == pytest.approx(0.505, abs=0.01)
+    np.testing.assert_allclose(best_thresholds(indicator, probs), 0.505, atol=0.01)
+    assert np.isfinite(best_thresholds(np.zeros_like(indicator), probs)).all()
+
+
+def test__labels_at__budget__keeps_the_likeliest():
+    probs = np.array([[0.9, 0.8, 0.7], [0.1, 0.6, 0.2]])
+    np.testing.assert_array_equal(labels_at(probs, 0.5, None), [[1, 1, 1], [0, 1, 0]])
+    np.testing.assert_array_equal(labels_at(probs, 0.5, 2), [[1, 1, 0], [0, 1, 0]])
 
 
 def test__label_folds__every_row__is_held_out_once(labels):

@@ -94,13 +94,31 @@ def test__closed_form__double_precision__passes_gradcheck(scale):
 
 @pytest.mark.parametrize("presence", [forms.relaxed_presence, forms.repeatable_presence])
 def test__relaxed_presence__cold__has_the_mean_of_hard_counts(presence):
-    """E[1 - exp(-count)] of a Binomial(L0, p) count is 1 - (1 - p (1 - 1/e)) ** L0."""
+    """Of slots held twice, once or not at all; L0 = 2, so a count of one makes 1 - 1/4."""
     cold = Temperatures(torch.tensor(0.01), torch.tensor(0.01))
     n = 20_000
     found = presence(slots(), cold, n, torch.Generator().manual_seed(0))[0]
     probs = slots().probs[0, 1:]
-    exact = 1 - (1 - probs * (1 - math.exp(-1))) ** L0
+    exact = probs**2 + 2 * probs * (1 - probs) * (1 - (1 - 1 / L0) ** L0)
     assert bool(((found - exact).abs() < 4.5 * (exact / n).sqrt() + 2e-3).all())
+
+
+def test__relaxed_presence__certain_label__is_certain():
+    certain = SlotDistribution(torch.tensor([40.0]), torch.tensor([[40.0, 0.0, 0.0]]), 1)
+    cold = Temperatures(torch.tensor(0.1), torch.tensor(0.1))
+    presence = forms.relaxed_presence(certain, cold, 3, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(presence, torch.tensor([[1.0, 0.0, 0.0]]), atol=1e-4, rtol=0)
+
+
+def test__relaxed_presence__temperatures__are_not_confused():
+    """Cold gates that are shut keep hot features out; hot gates that are shut do not."""
+    shut = SlotDistribution(torch.tensor([-20.0]), torch.zeros(1, 3), 2)
+    cold, hot = torch.tensor(0.1), torch.tensor(50.0)
+    generator = torch.Generator().manual_seed(0)
+    assert forms.relaxed_presence(shut, Temperatures(cold, hot), 5, generator).max() < 1e-3
+    assert forms.relaxed_presence(shut, Temperatures(hot, cold), 5, generator).max() > 0.1
+    assert forms.repeatable_presence(shut, Temperatures(cold, hot), 5, generator).max() < 1e-3
+    assert forms.repeatable_presence(shut, Temperatures(hot, cold), 5, generator).max() > 0.1
 
 
 def test__repeatable_presence__row__does_not_depend_on_its_place():
@@ -113,16 +131,18 @@ def test__repeatable_presence__row__does_not_depend_on_its_place():
 
 def test__number_of_labels__each_form__is_the_distribution_of_its_number():
     binomial = stats.binom(L0, slots().gate_prob.item())
-    numbers = forms.number_of_labels(slots(), "multinomial")[0]
+    numbers = forms.number_of_labels(slots(), "multinomial", slots().presence)[0]
     np.testing.assert_allclose(numbers.numpy(), binomial.pmf(range(L0 + 1)), rtol=1e-10)
     presence = slots().presence[0].tolist()
     of_sets = dict.fromkeys(range(K + 1), 0.0)
     for y in itertools.product((0, 1), repeat=K):
         of_sets[sum(y)] += math.prod(p if present else 1 - p for p, present in zip(presence, y, strict=True))
     within = np.array([of_sets[n] for n in range(L0 + 1)])
-    np.testing.assert_allclose(
-        forms.number_of_labels(slots(), "closed_form")[0].numpy(), within / within.sum(), rtol=1e-10
-    )
+    found = forms.number_of_labels(slots(), "closed_form", slots().presence)[0]
+    np.testing.assert_allclose(found.numpy(), within / within.sum(), rtol=1e-10)
+    more_slots_than_labels = forms.number_of_labels(slots(n_slots=7), "multinomial", slots().presence)[0]
+    assert more_slots_than_labels[K + 1 :].sum() == 0
+    assert more_slots_than_labels.sum().item() == pytest.approx(1.0)
 
 
 def test__slot_probabilities__frequencies__come_back_as_presence():

@@ -35,7 +35,7 @@ def read_labelled(
         raise DataError(f"{path}: there is no such file")
     kind = kind_of(path)
     if kind == "arff":
-        return read_mulan(path, () if optional else labels)
+        return read_mulan(path, labels, optional=optional)
     if kind not in ("csv", "parquet"):
         raise DataError(f"{path}: labels can be read from .csv, .parquet and .arff files only")
     table = read_columns(path, kind, *(() if optional else labels))

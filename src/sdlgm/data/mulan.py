@@ -37,11 +37,14 @@ _PROBLEMS = {
 }
 
 
-def read_mulan(path: str | os.PathLike[str], labels: Sequence[str] = ()) -> MultiLabelDataset:
+def read_mulan(
+    path: str | os.PathLike[str], labels: Sequence[str] = (), *, optional: bool = False
+) -> MultiLabelDataset:
     """Read an ARFF file, dense or sparse.
 
-    ``labels`` names the attributes that are labels. If none is given, they are those of the XML file beside it:
-    ``name.xml`` for ``name.arff``, ``name-train.arff`` and ``name-test.arff``.
+    ``labels`` names the attributes that are labels; with ``optional``, those that the file has not are left out. If
+    none is given, they are those of the XML file beside it: ``name.xml`` for ``name.arff``, ``name-train.arff`` and
+    ``name-test.arff``.
     """
     path = Path(path)
     if not path.is_file():
@@ -49,7 +52,7 @@ def read_mulan(path: str | os.PathLike[str], labels: Sequence[str] = ()) -> Mult
     if not labels:
         xml = _label_file(path)
         labels = parse_labels(read_bytes(xml), str(xml))
-    return parse_mulan(read_bytes(path), labels, name=path.name, where=str(path))
+    return parse_mulan(read_bytes(path), labels, name=path.name, where=str(path), optional=optional)
 
 
 def _label_file(path: Path) -> Path:
@@ -93,7 +96,9 @@ def parse_labels(content: bytes, where: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def parse_mulan(content: bytes, labels: Sequence[str], *, name: str, where: str) -> MultiLabelDataset:
+def parse_mulan(
+    content: bytes, labels: Sequence[str], *, name: str, where: str, optional: bool = False
+) -> MultiLabelDataset:
     """The data set in the bytes of an ARFF file; ``where`` is for the messages.
 
     Labels are found by their name, wherever they are. A nominal feature becomes one column for each value that it
@@ -107,7 +112,9 @@ def parse_mulan(content: bytes, labels: Sequence[str], *, name: str, where: str)
     _no_repeats(where, "label", labels)
     places = {attribute.name: place for place, attribute in enumerate(attributes)}
     absent = [label for label in labels if label not in places]
-    if absent:
+    if optional:
+        labels = [label for label in labels if label in places]
+    elif absent:
         raise DataError(f"{where}: has no attribute for {len(absent)} of {len(labels)} labels, such as {absent[0]!r}")
     chosen = set(labels)
     features = [place for name, place in places.items() if name not in chosen]
@@ -119,7 +126,8 @@ def parse_mulan(content: bytes, labels: Sequence[str], *, name: str, where: str)
     if len(values) * len(names) > MAX_VALUES:
         raise DataError(f"{where}: is too large, {len(values)} rows of {len(names)} features")
     X = np.concatenate([attributes[place].encoded(values[:, place]) for place in features], axis=1)
-    Y = np.column_stack([attributes[places[label]].label(values[:, places[label]], where) for label in labels])
+    columns = [attributes[places[label]].label(values[:, places[label]], where) for label in labels]
+    Y = np.column_stack(columns) if columns else np.empty((len(X), 0), np.int64)
     return MultiLabelDataset(name, X, Y, tuple(names), tuple(labels))
 
 

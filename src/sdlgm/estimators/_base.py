@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import asdict
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from sdlgm import train
+from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators import _modelfile
 from sdlgm.estimators._inputs import Scaling
 
@@ -32,6 +34,8 @@ class TorchEstimator(BaseEstimator):
     random_state: RandomState
     checkpoint_dir: str | os.PathLike[str] | None
     checkpoint_every: int
+    resume: bool
+    verbose: int
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file that `sdlgm.load` reads. The file holds numbers and settings, no code."""
@@ -42,6 +46,14 @@ class TorchEstimator(BaseEstimator):
 
     def _check_settings(self) -> None:
         """What `_parameter_constraints` cannot say."""
+        if self.resume and self.checkpoint_dir is None:
+            raise ValueError("resume=True needs a checkpoint_dir, to know where the checkpoint is")
+        if self.resume and not isinstance(self.random_state, Integral):
+            raise ValueError("resume=True needs an integer random_state, to know that the run is the same")
+        for name in ("hidden", "gate_hidden"):
+            widths = getattr(self, name, ())
+            if not all(isinstance(width, Integral) and int(width) > 0 for width in widths):
+                raise ValueError(f"{name}={widths!r}; it is a tuple of positive whole numbers")
 
     def _fitted_params(self) -> dict[str, Any]:
         """Settings as they were when the model was fitted."""
@@ -70,6 +82,30 @@ class TorchEstimator(BaseEstimator):
         history: list[train.Record],
     ) -> Self:
         """The estimator as it was when it was saved."""
+        raise NotImplementedError
+
+    def _run(self, fitting: Any, batches: train.ShuffledBatches, monitor: Any, seed: int, callback: Any = None) -> Self:
+        """Train, and make what comes of it the estimator's own; after a divergence, the last good parameters."""
+        progress = train.Progress()
+        try:
+            train.fit(
+                fitting.trainer,
+                batches,
+                monitor,
+                progress,
+                checkpoint=self._checkpoint(fitting.trainer, batches, seed),
+                resume=bool(self.resume),
+                visible=bool(self.verbose),
+                callback=callback,
+            )
+        except TrainingDivergedError:
+            if progress.history:  # otherwise nothing good has come of it, and the estimator stays what it was
+                self._publish(fitting, progress.history)
+            raise
+        return self._publish(fitting, progress.history)
+
+    def _publish(self, fitting: Any, history: list[train.Record]) -> Self:
+        """Make what was fitted the estimator's own, all at once."""
         raise NotImplementedError
 
     def _seed_of(self, random_state: RandomState) -> int:

@@ -17,9 +17,8 @@ from sdlgm import _tensorfile, train
 from sdlgm.estimators._base import RandomState, TorchEstimator
 from sdlgm.estimators._forest import Forest
 from sdlgm.estimators._inputs import Columns, Scaling, in_batches, seeded, usable_device
-from sdlgm.estimators._targets import check_budget, labels_of
-from sdlgm.estimators.thresholds import best_threshold, best_thresholds, f1, out_of_fold
-from sdlgm.model import labels as forms
+from sdlgm.estimators._targets import Labels, check_budget, labels_of
+from sdlgm.estimators.thresholds import best_threshold, best_thresholds, f1, labels_at, out_of_fold
 from sdlgm.model.labelled import LabelledConfig, LabelledModule, Variant
 from sdlgm.model.labels import LABEL_FORMS, LabelForm
 from sdlgm.model.members import mean_over_members
@@ -31,7 +30,7 @@ _FOLDS = 5
 # Relaxed draws behind a probability of the paper's form.
 _PREDICTION_SAMPLES = 20
 # The distribution of the number of labels has as many entries.
-_LARGEST_BUDGET = 10**6
+_LARGEST_BUDGET = 10**4
 # Rows on which a run is watched.
 _WATCHED_ROWS = 100
 # Settings of the module that are parameters of the estimator under the same name.
@@ -84,6 +83,9 @@ class LabelEvaluation:
 class _Fitting:
     """What a fit makes, before the estimator takes it over."""
 
+    classes: np.ndarray
+    single_label: bool
+    threshold: float | np.ndarray
     scaling: Scaling
     trainer: train.LabelTrainer
     forest: Forest | None
@@ -109,7 +111,8 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
     likelihood : {"subset", "closed_form", "multinomial", "monte_carlo"}, default="subset"
         What a set of labels is worth. ``"closed_form"``: P(y_k = 1) = 1 - (1 - lambda pi_k) ** L0.
         ``"multinomial"``: |y| ~ Binomial(L0, lambda), labels drawn from pi. ``"subset"``: log-odds for each label, no
-        more than L0 present. These are exact. ``"monte_carlo"`` is the paper's, with relaxed samples.
+        more than L0 present, in the order of the labels. These need no samples. ``"monte_carlo"`` is the paper's, with
+        relaxed samples. See `docs/classification.md`.
     n_latent : int, default=20
         Number of features beside the labels, for ``variant="con"``.
     temperature : float, default=1.0
@@ -126,6 +129,7 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
     input_dropout : float, default=0.3
         Of the encoder's inputs.
     weight_decay : float, default=0.1
+        How strongly parameters are drawn to zero, apart from the gradient (as in AdamW).
     reconstruction_weight : float, default=0.01
         Of what ``"gen"`` and ``"con"`` know about x.
     n_members : int, default=1
@@ -284,7 +288,8 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         y : indicator matrix (dense, sparse or a data frame), list of label sets, or array of classes
             A row may have no label, which says that none applies. Classes, one a row, make it an ordinary classifier.
         unlabelled : array-like of shape (n_rows, n_features_in) or None, default=None
-            Further rows whose labels are not known, for ``variant="gen"`` and ``"con"``.
+            Further rows whose labels are not known, for ``variant="gen"`` and ``"con"``. They are taken as they are:
+            in a Pipeline, transform them first.
 
         """
         self._check_settings()
@@ -298,40 +303,19 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         further = None if unlabelled is None else self._validated(unlabelled, reset=False)
         if further is not None and self.variant == "dis":
             raise ValueError("rows without labels teach variant='dis' nothing; use variant='gen' or 'con'")
-        threshold = self._chosen_threshold(rows, labels.indicator, further, max_active)
+        threshold = 0.5 if labels.single else self._chosen_threshold(rows, labels.indicator, further, max_active)
         seed = self._seed_of(self.random_state)
-        fitting = self._start(rows, labels.indicator, max_active, seed)
+        fitting = self._start(rows, labels, threshold, max_active, seed)
         packed = train.packed(fitting.scaling.apply(rows), labels.indicator, len(labels.names))
         watched = packed[np.random.default_rng(seed).permutation(len(packed))[:_WATCHED_ROWS]]
         if further is not None:
             packed = np.concatenate([packed, train.packed(fitting.scaling.apply(further), None, len(labels.names))])
         batches = train.ShuffledBatches(packed, int(self.batch_size), seed)
-        progress = train.Progress()
-        train.fit(
-            fitting.trainer,
-            batches,
-            train.LabelMonitor(watched, seed),
-            progress,
-            checkpoint=self._checkpoint(fitting.trainer, batches, seed),
-            resume=bool(self.resume),
-            visible=bool(self.verbose),
-        )
-        self.classes_ = labels.names
-        self.single_label_ = labels.single
-        self.threshold_ = threshold
-        return self._publish(fitting, progress.history)
+        return self._run(fitting, batches, train.LabelMonitor(watched, seed), seed)
 
-    def _check_settings(self) -> None:
-        """What `_parameter_constraints` cannot say."""
-        if not all(isinstance(width, Integral) and int(width) > 0 for width in self.hidden):
-            raise ValueError(f"hidden={self.hidden!r}; it is a tuple of positive whole numbers")
-        if self.resume and self.checkpoint_dir is None:
-            raise ValueError("resume=True needs a checkpoint_dir, to know where the checkpoint is")
-        if self.resume and not isinstance(self.random_state, Integral):
-            raise ValueError("resume=True needs an integer random_state, to know that the run is the same")
-
-    def _start(self, rows: Rows, indicator: np.ndarray, max_active: int, seed: int) -> _Fitting:
-        columns = Columns.of(rows)
+    def _start(self, rows: Rows, labels: Labels, threshold: Any, max_active: int, seed: int) -> _Fitting:
+        """Everything that has to exist before the first iteration."""
+        columns, indicator = Columns.of(rows), labels.indicator
         config = self._model_config(rows.shape[1], indicator.shape[1], max_active)
         module = seeded(lambda: LabelledModule(config), seed)
         frequencies = torch.tensor(indicator.mean(axis=0), dtype=torch.float32)
@@ -339,8 +323,9 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         scaling = Scaling.standardizing(columns)
         forest = None
         if self.n_trees:
-            forest = Forest.fit(scaling.apply(rows), indicator, max_active, int(self.n_trees), seed)
-        return _Fitting(scaling, self._new_trainer(module, seed), forest)
+            forest = Forest.fit(scaling.apply(rows), indicator, int(self.n_trees), seed)
+        trainer = self._new_trainer(module, seed)
+        return _Fitting(labels.names, labels.single, threshold, scaling, trainer, forest)
 
     def _new_trainer(self, module: LabelledModule, seed: int) -> train.LabelTrainer:
         device = usable_device(self.device)
@@ -350,6 +335,9 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
     def _publish(self, fitting: _Fitting, history: list[train.Record]) -> Self:
         """Make what was fitted the estimator's own, all at once."""
         self._fitting = fitting
+        self.classes_ = fitting.classes
+        self.single_label_ = fitting.single_label
+        self.threshold_ = fitting.threshold
         self.module_ = cast(LabelledModule, fitting.trainer.module).eval()
         self.max_active_ = self.module_.config.n_slots
         self.n_iter_ = fitting.trainer.iteration
@@ -368,8 +356,8 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         def fit_predict(fitted: np.ndarray, held_out: np.ndarray) -> np.ndarray:
             return of_fold.fit(rows[fitted], indicator[fitted], unlabelled=further).predict_proba(rows[held_out])
 
-        probs = out_of_fold(fit_predict, indicator, _FOLDS, self._seed_of(self.random_state) % 2**31)
-        return (best_thresholds if self.threshold == "cv_per_label" else best_threshold)(indicator, probs)
+        probs = out_of_fold(fit_predict, indicator, _FOLDS, self._seed_of(self.random_state))
+        return (best_thresholds if self.threshold == "cv_per_label" else best_threshold)(indicator, probs, max_active)
 
     def _model_config(self, n_inputs: int, n_labels: int, max_active: int) -> LabelledConfig:
         return LabelledConfig(
@@ -423,7 +411,10 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
                 presence = self.module_.presence(x, n_samples=_PREDICTION_SAMPLES, generator=generator)
                 parts.append(self._with_trees(x, presence, 0))
         probs = np.clip(np.concatenate(parts), 0.0, 1.0)
-        return probs / probs.sum(axis=1, keepdims=True) if self.single_label_ else probs
+        if not self.single_label_:
+            return probs
+        probs = np.maximum(probs, np.finfo(np.float64).tiny)  # if none is likely at all, all are as likely
+        return probs / probs.sum(axis=1, keepdims=True)
 
     def predict(self, X) -> np.ndarray:
         """Labels as an indicator matrix: those above the threshold, at most the ``max_active_`` likeliest of them.
@@ -433,11 +424,7 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         probs = self.predict_proba(X)
         if self.single_label_:
             return self.classes_[probs.argmax(axis=1)]
-        chosen = probs >= self.threshold_
-        if chosen.shape[1] > self.max_active_:
-            rank = np.argsort(np.argsort(-probs, axis=1, kind="stable"), axis=1, kind="stable")
-            chosen &= rank < self.max_active_
-        return chosen.astype(np.int64)
+        return labels_at(probs, self.threshold_, self.max_active_).astype(np.int64)
 
     def predict_labels(self, X) -> list[tuple[Any, ...]]:
         """Labels by name, one tuple a row."""
@@ -449,11 +436,11 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
     def predict_sparsity(self, X) -> LabelNumbers:
         """How many labels each row has: the expected number, and the probability of every number up to the budget."""
         rows = self._fitted_rows(X)
-        config = self.module_.config
         parts = []
         with torch.inference_mode():
             for x in self._batches(rows):
-                numbers = forms.number_of_labels(self.module_.inference(x).labels, config.form)
+                generator = torch.Generator(self._fitting.trainer.device).manual_seed(0)
+                numbers = self.module_.number_of_labels(x, n_samples=_PREDICTION_SAMPLES, generator=generator)
                 parts.append(self._with_trees(x, numbers, 1))
         probs = np.concatenate(parts)
         probs /= probs.sum(axis=1, keepdims=True)
@@ -462,18 +449,14 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
     def score(self, X, y, sample_weight=None) -> float:
         """Micro-averaged F1 of `predict`; if every row has one class, that is the accuracy."""
         true = labels_of(y, self.classes_).indicator
-        predicted = self.predict(X)
-        if self.single_label_:
-            predicted = labels_of(predicted, self.classes_).indicator
+        predicted = self._predicted_indicator(X)
         zero: Any = 0.0
         return float(f1_score(true, predicted, average="micro", zero_division=zero, sample_weight=sample_weight))
 
     def evaluate(self, X, y) -> LabelEvaluation:
         """How well `predict`, and the probabilities behind it, do on rows whose labels are known."""
         true = labels_of(y, self.classes_).indicator
-        probs, predicted = self.predict_proba(X), self.predict(X)
-        if self.single_label_:
-            predicted = labels_of(predicted, self.classes_).indicator
+        probs, predicted = self.predict_proba(X), self._predicted_indicator(X)
         present = true.any(axis=0)
         likely = np.clip(np.where(true > 0, probs, 1 - probs), 1e-12, 1.0)
         return LabelEvaluation(
@@ -517,7 +500,10 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         forest = self._fitting.forest
         if forest is None:
             return mean
-        return (mean + forest.votes(x.cpu().numpy(), self.module_.config.n_labels)[part]) / 2
+        votes = forest.votes(x.cpu().numpy())[part]
+        common = min(mean.shape[1], votes.shape[1])  # more labels than the budget, or than there are, have no rows
+        mean[:, :common] += votes[:, :common]
+        return mean / 2
 
     # Files
 
@@ -544,33 +530,32 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         return {} if forest is None else {f"forest.{name}": tensor for name, tensor in forest.tensors().items()}
 
     def _module_of(self, document: dict[str, Any]) -> Callable[[], LabelledModule]:
-        budget = int(document["budget"])
-        if not 1 <= budget <= _LARGEST_BUDGET:
+        budget = document["budget"]
+        if not isinstance(budget, int) or not 1 <= budget <= _LARGEST_BUDGET:
             raise ValueError(f"the budget is {budget}")
         config = self._model_config(self.n_features_in_, len(document["classes"]), budget)
         return lambda: LabelledModule(config)
 
     def _restored(self, document, tensors, module, scaling, n_iter, seed, history) -> Self:
-        classes, threshold = document["classes"], document["threshold"]
-        if not all(isinstance(name, str | int) for name in classes):
-            raise ValueError("the names of the labels are neither text nor numbers")
-        self.classes_ = np.array(classes, dtype=object if any(isinstance(name, str) for name in classes) else None)
-        self.single_label_ = bool(document["single_label"])
-        if isinstance(threshold, list) and len(threshold) != len(classes):
-            raise ValueError(f"{len(threshold)} thresholds for {len(classes)} labels")
-        self.threshold_ = np.array(threshold, dtype=np.float64) if isinstance(threshold, list) else float(threshold)
+        classes, single_label = _checked_classes(document["classes"]), document["single_label"]
+        threshold = _checked_threshold(document["threshold"], len(classes))
+        if not isinstance(single_label, bool):
+            raise ValueError("whether rows have one class each is neither true nor false")
         of_forest = _tensorfile.under("forest", tensors)
         if bool(of_forest) != bool(self.n_trees):
             raise ValueError(f"n_trees={self.n_trees} does not fit the trees in the file")
-        config = module.config
         forest = None
         if of_forest:
-            forest = Forest.from_tensors(of_forest, config.n_inputs, config.n_labels + config.n_slots + 1)
+            forest = Forest.from_tensors(of_forest, int(self.n_trees), module.config.n_inputs, module.config.n_labels)
         trainer = self._new_trainer(module, seed)
         trainer.iteration = n_iter
-        return self._publish(_Fitting(scaling, trainer, forest), history)
+        return self._publish(_Fitting(classes, single_label, threshold, scaling, trainer, forest), history)
 
     # Shared by the above
+
+    def _predicted_indicator(self, X) -> np.ndarray:
+        predicted = self.predict(X)
+        return labels_of(predicted, self.classes_).indicator if self.single_label_ else predicted
 
     def _validated(self, X, *, reset: bool) -> Rows:
         return cast(Rows, validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]))
@@ -590,3 +575,18 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         tags.target_tags.multi_output = True
         tags.classifier_tags.multi_label = True
         return tags
+
+
+def _checked_classes(classes: Any) -> np.ndarray:
+    """Names or numbers of labels from a file."""
+    plain = isinstance(classes, list) and all(isinstance(name, str | int | float) for name in classes)
+    if not plain or len(set(classes)) != len(classes):
+        raise ValueError("the labels are not a list of different names or numbers")
+    return np.array(classes, dtype=object if any(isinstance(name, str) for name in classes) else None)
+
+
+def _checked_threshold(threshold: Any, n_labels: int) -> float | np.ndarray:
+    values = np.array(threshold, dtype=np.float64)
+    if values.shape not in ((), (n_labels,)) or not ((values >= 0) & (values <= 1)).all():
+        raise ValueError("the thresholds are not probabilities, one or as many as labels")
+    return values if values.ndim else float(values)

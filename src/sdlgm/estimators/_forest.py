@@ -33,11 +33,12 @@ class Forest:
     targets: np.ndarray
 
     @classmethod
-    def fit(cls, x: np.ndarray, indicator: np.ndarray, max_active: int, n_trees: int, seed: int) -> "Forest":
+    def fit(cls, x: np.ndarray, indicator: np.ndarray, n_trees: int, seed: int) -> "Forest":
         """Trees on scaled rows in single precision; targets are the labels and which number of them a row has."""
         from sklearn.ensemble import ExtraTreesRegressor
 
-        grown = ExtraTreesRegressor(n_trees, max_features=_TRIED, random_state=seed).fit(x, indicator)
+        targets = indicator[:, 0] if indicator.shape[1] == 1 else indicator
+        grown = ExtraTreesRegressor(n_trees, max_features=_TRIED, random_state=seed).fit(x, targets)
         leaves = np.asarray(grown.apply(x))
         parts: dict[str, list[np.ndarray]] = {field.name: [] for field in fields(cls)}
         n_nodes = n_placed = 0
@@ -56,30 +57,31 @@ class Forest:
             parts["order"].append(np.argsort(leaves[:, tree], kind="stable"))
             n_nodes += nodes.node_count
             n_placed += len(x)
-        numbers = np.eye(max_active + 1)[indicator.sum(axis=1)]
+        numbers = np.eye(indicator.shape[1] + 1)[indicator.sum(axis=1)]
         joined = {name: np.concatenate(part) for name, part in parts.items() if part}
         whole = {name: part if name == "threshold" else part.astype(np.int64) for name, part in joined.items()}
         return cls(**whole, targets=np.concatenate([indicator, numbers], axis=1).astype(np.float32))
 
-    def votes(self, x: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
-        """Probability of each label, and of each number of labels, for scaled rows in single precision."""
+    def votes(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Probability of each label, and of each number of labels from 0 to all, for scaled rows."""
         votes = _kernels.tree_votes(np.ascontiguousarray(x, dtype=np.float32), **vars(self))
+        n_labels = votes.shape[1] // 2
         return votes[:, :n_labels], votes[:, n_labels:]
 
     def tensors(self) -> dict[str, Tensor]:
         return {field.name: torch.from_numpy(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
-    def from_tensors(cls, tensors: dict[str, Tensor], n_inputs: int, n_targets: int) -> "Forest":
+    def from_tensors(cls, tensors: dict[str, Tensor], n_trees: int, n_inputs: int, n_labels: int) -> "Forest":
         """The forest of a file, or a ValueError if following it could lead anywhere but to a leaf."""
         names = {field.name for field in fields(cls)}
         if set(tensors) != names:
             raise ValueError(f"the trees lack {', '.join(sorted(names ^ set(tensors)))}")
         forest = cls(**{name: tensor.numpy() for name, tensor in tensors.items()})
-        forest._check(n_inputs, n_targets)
+        forest._check(n_trees, n_inputs, n_labels)
         return forest
 
-    def _check(self, n_inputs: int, n_targets: int) -> None:
+    def _check(self, n_trees: int, n_inputs: int, n_labels: int) -> None:
         n_nodes, n_rows = len(self.left), len(self.targets)
         of_nodes = (self.feature, self.threshold, self.left, self.right, self.first, self.last)
         whole = (self.roots, self.feature, self.left, self.right, self.first, self.last, self.order)
@@ -87,11 +89,15 @@ class Forest:
         numbers = np.arange(n_nodes)
         fits = (
             all(part.ndim == 1 and part.dtype == np.int64 for part in whole)
+            and self.threshold.ndim == 1
             and self.threshold.dtype == np.float64
             and self.targets.dtype == np.float32
-            and self.targets.shape == (n_rows, n_targets)
+            and self.targets.shape == (n_rows, 2 * n_labels + 1)
+            and bool(np.isin(self.targets, (0, 1)).all())
+            and bool((self.targets[:, n_labels:].argmax(1) == self.targets[:, :n_labels].sum(1)).all())
+            and bool((self.targets[:, n_labels:].sum(1) == 1).all())
             and all(len(part) == n_nodes for part in of_nodes)
-            and len(self.roots) > 0
+            and len(self.roots) == n_trees
             and _within(self.roots, 0, n_nodes)
             and _within(self.feature, 0, n_inputs)
             # Children come after their parents, so every way ends.
@@ -103,7 +109,6 @@ class Forest:
             and bool((self.last[is_leaf] > self.first[is_leaf]).all())
             and bool((self.last <= len(self.order)).all())
             and _within(self.order, 0, n_rows)
-            and bool(np.isfinite(self.targets).all())
         )
         if not fits:
             raise ValueError("the trees do not fit together")

@@ -16,7 +16,6 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, validat
 from torch import Tensor
 
 from sdlgm import train
-from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators._base import RandomState, TorchEstimator
 from sdlgm.estimators._codes import check_codes, sparse_rows, stacked
 from sdlgm.estimators._inputs import (
@@ -324,23 +323,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             watched = rows[order[:_WATCHED_ROWS]]
         fitting = self._start(rows, likelihood, seed)
         batches = train.ShuffledBatches(rows, self.batch_size, seed, fitting.scaling.apply)
-        progress = train.Progress()
-        try:
-            train.fit(
-                fitting.trainer,
-                batches,
-                self._monitor(fitting, watched, seed),
-                progress,
-                checkpoint=self._checkpoint(fitting.trainer, batches, seed),
-                resume=self.resume,
-                visible=bool(self.verbose),
-                callback=callback,
-            )
-        except TrainingDivergedError:
-            if progress.history:  # otherwise nothing good has come of it, and the estimator stays what it was
-                self._publish(fitting, progress.history)
-            raise
-        return self._publish(fitting, progress.history)
+        return self._run(fitting, batches, self._monitor(fitting, watched, seed), seed, callback)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y=None) -> Self:
@@ -378,15 +361,11 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         return self._publish(fitting, [*history, record])
 
     def _check_settings(self) -> None:
-        """What `_parameter_constraints` cannot say."""
+        super()._check_settings()
         if self.learn_temperature and self.final_temperature is not None:
             raise ValueError("learn_temperature=True and final_temperature exclude each other; set one of them")
         if self.compile and not has_compiler(self.device):
             raise ValueError("compile=True needs a C++ compiler (such as g++), and there is none; set compile=False")
-        if self.resume and self.checkpoint_dir is None:
-            raise ValueError("resume=True needs a checkpoint_dir, to know where the checkpoint is")
-        if self.resume and not isinstance(self.random_state, Integral):
-            raise ValueError("resume=True needs an integer random_state, to know that the run is the same")
         if self.kl_warmup == 1 and (self.learn_prior or self.early_stopping):
             raise ValueError("learn_prior and early_stopping begin after the KL warm-up; set kl_warmup below 1")
         gradient, family = GRADIENTS[str(self.gradient)], self._module_class.posteriors[str(vars(self)["posterior"])]
@@ -398,9 +377,6 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
                 f"gradient={self.gradient!r} is not defined for posterior={vars(self)['posterior']!r}; "
                 f"use one of {', '.join(possible)}"
             )
-        for name in ("hidden", "gate_hidden"):
-            if not all(isinstance(width, Integral) and int(width) > 0 for width in getattr(self, name)):
-                raise ValueError(f"{name}={getattr(self, name)!r}; it is a tuple of positive whole numbers")
 
     def _start(self, rows: Rows, likelihood: LikelihoodName, seed: int) -> _Fitting:
         """Everything that has to exist before the first iteration."""

@@ -44,11 +44,22 @@ def labels_of(Y: Any, names: np.ndarray | None = None) -> Labels:
         raise ValueError(f"Y has {values.ndim} dimensions, shape {values.shape}; give {_LABEL_SETS}")
     if values.shape[1] == 0:
         raise ValueError("Y has no columns, so there is no label to learn")
-    indicator = _indicator(values)
-    found = np.arange(values.shape[1]) if columns is None else np.asarray([str(name) for name in columns], dtype=object)
-    if names is not None and len(names) != len(found):
-        raise ValueError(f"Y has {len(found)} columns, the model has {len(names)} labels")
-    return Labels(indicator, found if names is None else names)
+    found = None if columns is None else np.asarray([str(name) for name in columns], dtype=object)
+    if names is None:
+        return Labels(_indicator(values), np.arange(values.shape[1]) if found is None else found)
+    if found is not None and names.dtype == object:
+        values = values[:, _places(found.tolist(), names.tolist())]
+    elif values.shape[1] != len(names):
+        raise ValueError(f"Y has {values.shape[1]} columns, the model has {len(names)} labels")
+    return Labels(_indicator(values), names)
+
+
+def _places(found: list[Any], names: list[Any]) -> list[int]:
+    """Where the columns of the model's labels are."""
+    differing = sorted(set(found) ^ set(names), key=str)
+    if differing:
+        raise ValueError(f"Y has other columns than the model has labels; the first that differs is {differing[0]!r}")
+    return [found.index(name) for name in names]
 
 
 def check_budget(indicator: np.ndarray, max_active: int) -> None:
@@ -64,7 +75,8 @@ def check_budget(indicator: np.ndarray, max_active: int) -> None:
 
 def _is_label_sets(Y: Any) -> bool:
     """Whether rows are collections of labels and not numbers of an indicator matrix."""
-    if not isinstance(Y, list | tuple) and not (isinstance(Y, np.ndarray) and Y.ndim == 1 and Y.dtype == object):
+    listed = isinstance(Y, list | tuple) or (getattr(Y, "ndim", 0) == 1 and str(getattr(Y, "dtype", "")) == "object")
+    if not listed:
         return False
     rows = list(Y)
     if not rows or isinstance(rows[0], str) or not hasattr(rows[0], "__iter__"):
@@ -76,7 +88,7 @@ def _is_label_sets(Y: Any) -> bool:
 
 
 def _from_sets(Y: Any, names: np.ndarray | None) -> Labels:
-    rows = [list(row) for row in Y]
+    rows = [_label_set(number, row) for number, row in enumerate(Y)]
     if names is None:
         binarizer = MultiLabelBinarizer()
         indicator = binarizer.fit_transform(rows)
@@ -93,6 +105,12 @@ def _from_sets(Y: Any, names: np.ndarray | None) -> Labels:
     return Labels(indicator, names)
 
 
+def _label_set(number: int, row: Any) -> list[Any]:
+    if isinstance(row, str) or not hasattr(row, "__iter__"):
+        raise ValueError(f"row {number} is {row!r} and no set of labels; give {_LABEL_SETS}")
+    return list(row)
+
+
 def _from_classes(y: np.ndarray, names: np.ndarray | None) -> Labels:
     assert_all_finite(y, input_name="y")
     check_classification_targets(y)
@@ -105,7 +123,7 @@ def _from_classes(y: np.ndarray, names: np.ndarray | None) -> Labels:
 
 
 def _is_binary(values: np.ndarray) -> bool:
-    return values.dtype.kind in "biuf" and bool(np.isin(values, (0, 1)).all())
+    return values.dtype.kind in "biufO" and bool(np.isin(values, (0, 1)).all())
 
 
 def _indicator(values: np.ndarray) -> np.ndarray:

@@ -16,6 +16,8 @@ def label_folds(indicator: np.ndarray, n_folds: int, seed: int) -> Iterator[tupl
     from iterstrat.ml_stratifiers import MultilabelStratifiedKFold
 
     folds = MultilabelStratifiedKFold(n_folds, shuffle=True, random_state=seed)
+    if indicator.shape[1] == 1:  # it takes no single column, but that and its opposite
+        indicator = np.hstack([indicator, 1 - indicator])
     return folds.split(np.zeros((len(indicator), 1)), indicator)
 
 
@@ -29,28 +31,44 @@ def out_of_fold(
     return probs
 
 
-def best_threshold(indicator: np.ndarray, probs: np.ndarray) -> float:
+def labels_at(probs: np.ndarray, thresholds: float | np.ndarray, max_active: int | None) -> np.ndarray:
+    """Whether each label is predicted: those from the threshold on, at most the ``max_active`` likeliest of them."""
+    chosen = probs >= thresholds
+    if max_active is not None and max_active < probs.shape[1]:
+        rank = np.argsort(np.argsort(-probs, axis=1, kind="stable"), axis=1, kind="stable")
+        chosen &= rank < max_active
+    return chosen
+
+
+def best_threshold(indicator: np.ndarray, probs: np.ndarray, max_active: int | None = None) -> float:
     """The threshold with the largest micro F1; the middle one of several."""
-    scores = np.array([f1(indicator, probs >= threshold, "micro") for threshold in GRID])
-    return float(np.median(GRID[scores >= scores.max() - 1e-12]))
+    scores = [f1(indicator, labels_at(probs, level, max_active), "micro") for level in GRID]
+    return float(np.median(GRID[_largest(scores)]))
 
 
-def best_thresholds(indicator: np.ndarray, probs: np.ndarray, average: str = "macro") -> np.ndarray:
-    """A threshold for each label, c * frequency ** power, with the c and the power that give the largest F1.
+def best_thresholds(indicator: np.ndarray, probs: np.ndarray, max_active: int | None = None) -> np.ndarray:
+    """A threshold for each label, c * frequency ** power, with the c and the power that give the largest macro F1.
 
     A threshold of its own for each label is not to be had from the few positives that most labels have. With these two
     numbers a rare label may have a lower one than a frequent label, and they are chosen by all labels together.
     """
-    frequency = indicator.mean(axis=0)
-    relative = np.maximum(frequency, 0.5 / len(indicator)) / frequency.mean()
+    frequency = np.maximum(indicator.mean(axis=0), 0.5 / len(indicator))
     best, chosen = -1.0, np.full(indicator.shape[1], 0.5)
     for power in POWERS:
-        for level in GRID:
-            thresholds = np.minimum(level * relative**power, _HIGHEST)
-            score = f1(indicator, probs >= thresholds, average)
-            if score > best + 1e-12:
-                best, chosen = score, thresholds
+        relative = (frequency / frequency.mean()) ** power
+        tried = [np.minimum(level * relative, _HIGHEST) for level in GRID]
+        scores = [f1(indicator, labels_at(probs, thresholds, max_active), "macro") for thresholds in tried]
+        if max(scores) > best + 1e-12:
+            best = max(scores)
+            chosen = np.minimum(np.median(GRID[_largest(scores)]) * relative, _HIGHEST)
     return chosen
+
+
+def _largest(scores: list[float]) -> np.ndarray:
+    """Where the largest scores are, from the first to the last of the first run of them."""
+    best = np.flatnonzero(np.array(scores) >= max(scores) - 1e-12)
+    gaps = np.flatnonzero(np.diff(best) > 1)
+    return best[: gaps[0] + 1] if len(gaps) else best
 
 
 def f1(indicator: np.ndarray, predicted: np.ndarray, average: str) -> float:

@@ -10,8 +10,7 @@ Training maximises, for a row with labels,
 
 and ``weight * bound`` for a row without, where bound = E_{q(y | x) q(u | x)} log p(x | y, u) - KL(q(y | x), p(y)) -
 KL(q(u | x), p(u)) is the bound on log p(x) of a model whose labels are latent: it is through that term that the decoder
-teaches the encoder. ``dis`` has the first term only. With ``monte_carlo``, the paper's form, the decoder never sees the
-labels themselves, only relaxed draws.
+teaches the encoder. ``dis`` has the first term only. With ``monte_carlo``, the paper's form, the draws are relaxed.
 """
 
 from collections.abc import Callable
@@ -89,7 +88,7 @@ class LabelEncoder(nn.Module):
         self.labels = MemberLinear(config.n_members, sizes[-1], config.n_labels)
         self.gate = MemberLinear(config.n_members, sizes[-1], 1) if config.form != "subset" else None
         self.unnamed = MemberLinear(config.n_members, sizes[-1], config.n_unnamed) if config.n_unnamed else None
-        self.n_logits = config.n_labels + 1  # of what no estimator in use here asks for
+        self.n_logits = config.n_labels + 1
 
     def forward(self, x: Float[Tensor, "batch D"], generator: torch.Generator | None = None) -> LabelPosterior:
         n_members, n_slots = self.config.n_members, self.config.n_slots
@@ -191,6 +190,13 @@ class LabelledModule(nn.Module):
             return forms.repeatable_presence(labels, self.temperatures, n_samples, generator)
         return labels.presence
 
+    def number_of_labels(
+        self, x: Float[Tensor, "batch D"], *, n_samples: int, generator: torch.Generator
+    ) -> Float[Tensor, "rows numbers"]:
+        """Distribution of the number of labels."""
+        presence = self.presence(x, n_samples=n_samples, generator=generator)
+        return forms.number_of_labels(self.inference(x).labels, self.config.form, presence)
+
     def objective(
         self,
         x: Float[Tensor, "batch D"],
@@ -213,10 +219,8 @@ class LabelledModule(nn.Module):
         unnamed_kl = self._unnamed_kl(posterior)
         labels_kl = posterior.labels.kl(self.prior.labels(), kl)
         log_likelihood = self._log_likelihood(x, posterior, expectation, None)
-        divergence = labels_kl + unnamed_kl
-        if self.config.form != "monte_carlo":
-            log_likelihood = log_likelihood + labelled * self._log_likelihood(x, posterior, expectation, y)
-            divergence = divergence + labelled * unnamed_kl
+        log_likelihood = log_likelihood + labelled * self._log_likelihood(x, posterior, expectation, y)
+        divergence = labels_kl + (1 + labelled) * unnamed_kl
         weight = self.config.reconstruction_weight
         value = log_q + weight * (log_likelihood - kl_weight * divergence)
         return Objective(value, divergence, log_likelihood)

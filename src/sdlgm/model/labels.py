@@ -3,10 +3,13 @@
 The labels y of an observation are the features of its code. Four forms, by name:
 
 - ``closed_form``: each label by its own probability, P(y_k = 1) = 1 - (1 - lambda pi_k) ** L0. No samples.
-- ``multinomial``: y as the counts of the slots, |y| ~ Binomial(L0, lambda) and the labels drawn from pi. No samples.
-- ``subset``: each label has log-odds of its own, and no more than L0 are present (`sdlgm.model.subset`). No samples.
+- ``multinomial``: y as the counts of the slots, |y| ~ Binomial(L0, lambda) and the labels drawn from pi. No samples. Of
+  all counts, those with a label twice are no set of labels; what they take is missing in the sum over all sets.
+- ``subset``: each label has log-odds of its own; labels are asked in their order, and once L0 are present the rest stay
+  off (`sdlgm.model.subset`). No samples.
 - ``monte_carlo``: the paper's, with relaxed slots. The paper leaves open how a relaxed count becomes the probability of
-  a label; here it is the rate at which the label occurs, P(y_k = 1) = 1 - exp(-count), averaged over the samples.
+  a label; here its share of the slots takes the place of lambda pi_k in the closed form, P(y_k = 1) = 1 - (1 - count /
+  L0) ** L0, averaged over the samples.
 """
 
 import math
@@ -24,8 +27,8 @@ from sdlgm.model.subset import SubsetDistribution
 LabelForm = Literal["closed_form", "multinomial", "subset", "monte_carlo"]
 LABEL_FORMS: tuple[LabelForm, ...] = ("closed_form", "multinomial", "subset", "monte_carlo")
 
-# Below this, 1 - (1 - p) ** L0 is L0 p to the last digit that single precision has.
-_SMALL = 1e-4
+# Below this, 1 - (1 - p) ** L0 is L0 p as well as single precision can tell.
+_SMALL = 1e-6
 
 
 def log_presence(posterior: SlotDistribution) -> tuple[Float[Tensor, "*batch K"], Float[Tensor, "*batch K"]]:
@@ -47,8 +50,8 @@ def closed_form_log_prob(posterior: SlotDistribution, y: Float[Tensor, "batch K"
 def relaxed_presence(
     posterior: SlotDistribution, temperatures: Temperatures, n_samples: int, generator: torch.Generator
 ) -> Float[Tensor, "batch K"]:
-    """1 - exp(-relaxed count), the mean over samples."""
-    return -torch.expm1(-posterior.relaxed_sample(n_samples, temperatures, generator)).mean(0)
+    """1 - (1 - relaxed count / L0) ** L0, the mean over samples."""
+    return _presence_of(posterior.relaxed_sample(n_samples, temperatures, generator), posterior.n_slots).mean(0)
 
 
 def repeatable_presence(
@@ -62,8 +65,13 @@ def repeatable_presence(
         gates = (log_gate[:, None] + gumbel((posterior.n_slots, 2), log_gate, generator)) / temperatures.gate
         noise = gumbel((posterior.n_slots, n_features), log_gate, generator)
         features = (posterior.feature_log_probs[:, None] + noise) / temperatures.feature
-        total -= torch.expm1(-posterior.from_parts(gates.softmax(-1)[None], features.softmax(-1)[None])[0])
+        counts = posterior.from_parts(gates.softmax(-1)[None], features.softmax(-1)[None])[0]
+        total += _presence_of(counts, posterior.n_slots)
     return total / n_samples
+
+
+def _presence_of(counts: Float[Tensor, "*batch K"], n_slots: int) -> Float[Tensor, "*batch K"]:
+    return -torch.expm1(n_slots * torch.log1p(-(counts / n_slots).clamp(max=1 - 1e-6)))
 
 
 def relaxed_log_prob(presence: Float[Tensor, "batch K"], y: Float[Tensor, "batch K"]) -> Float[Tensor, " batch"]:
@@ -83,20 +91,23 @@ def label_log_prob(
 
 
 def number_of_labels(
-    posterior: SlotDistribution | SubsetDistribution, form: LabelForm
+    posterior: SlotDistribution | SubsetDistribution, form: LabelForm, presence: Float[Tensor, "batch K"]
 ) -> Float[Tensor, "batch numbers"]:
-    """Distribution of the number of labels over 0..L0, for each observation.
+    """Distribution of the number of labels over 0..L0, for each observation; ``presence`` is that of each label.
 
-    ``multinomial``: Binomial(L0, lambda). ``subset``: exact. Otherwise labels are independent given x, and the number
-    is the sum of independent draws, given that it is within the budget.
+    ``multinomial``: Binomial(L0, lambda), given that it is not more than there are labels. ``subset``: exact. Otherwise
+    labels are independent given x, and the number is the sum of independent draws, given that it is within the budget.
     """
     if isinstance(posterior, SubsetDistribution):
         return posterior.number_present
+    n_labels = presence.shape[-1]
     if form == "multinomial":
-        return log_binomial(posterior).exp()
-    presence = posterior.presence
-    numbers = F.one_hot(torch.zeros_like(presence[:, 0], dtype=torch.long), posterior.n_slots + 1).to(presence)
-    for k in range(presence.shape[-1]):
-        prob = presence[:, k, None]
-        numbers = numbers * (1 - prob) + F.pad(numbers[:, :-1], (1, 0)) * prob
-    return numbers / numbers.sum(-1, keepdim=True)
+        numbers = log_binomial(posterior).exp()
+        possible = torch.arange(posterior.n_slots + 1, device=numbers.device) <= n_labels
+        numbers = torch.where(possible, numbers, 0.0)
+    else:
+        numbers = F.one_hot(torch.zeros_like(presence[:, 0], dtype=torch.long), posterior.n_slots + 1).to(presence)
+        for k in range(n_labels):
+            prob = presence[:, k, None]
+            numbers = numbers * (1 - prob) + F.pad(numbers[:, :-1], (1, 0)) * prob
+    return numbers / numbers.sum(-1, keepdim=True).clamp(min=torch.finfo(numbers.dtype).tiny)

@@ -6,18 +6,18 @@ of that function worth a try.
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, TransformerMixin, clone
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import QuantileTransformer, StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sdlgm.paper.linear import validated
@@ -91,17 +91,57 @@ def extra_trees(
     )
 
 
-def classifier_chain(*, C: float = 1.0, random_state: int = 0) -> PresenceProbabilities:
+def classifier_chain(*, C: float = 1.0, inputs: str = "standard", random_state: int = 0) -> PresenceProbabilities:
     """Read et al., 2011: logistic regressions, each of which also sees the labels before it, in a random order."""
     link = LogisticRegression(C=C, max_iter=1000)
     chain = ClassifierChain(link, order="random", random_state=random_state)
-    return PresenceProbabilities(make_pipeline(StandardScaler(), chain))
+    return PresenceProbabilities(make_pipeline(*scaled(inputs), chain))
 
 
-def mlp(*, hidden: int = 256, alpha: float = 1e-4, random_state: int = 0) -> PresenceProbabilities:
+def mlp(
+    *, hidden: int = 256, alpha: float = 1e-4, inputs: str = "standard", random_state: int = 0
+) -> PresenceProbabilities:
     """One hidden layer, an independent probability for each label, 200 epochs of Adam."""
     network = MLPClassifier((hidden,), alpha=alpha, max_iter=200, random_state=random_state)
-    return PresenceProbabilities(make_pipeline(StandardScaler(), network))
+    return PresenceProbabilities(make_pipeline(*scaled(inputs), network))
+
+
+def mlp_and_extra_trees(*, random_state: int = 0, **settings: Any) -> PresenceProbabilities:
+    """The mean of both: what a mixture of networks and trees is worth without the model."""
+    members = [("mlp", mlp(**settings, random_state=random_state)), ("trees", extra_trees(random_state=random_state))]
+    return PresenceProbabilities(MeanOfProbabilities(members))
+
+
+class MeanOfProbabilities(ClassifierMixin, BaseEstimator):
+    """The mean of the probabilities of several estimators."""
+
+    def __init__(self, estimators: list[tuple[str, PresenceProbabilities]]):
+        self.estimators = estimators
+
+    def fit(self, X, Y) -> Self:
+        self.estimators_ = [cast(Any, clone(estimator)).fit(X, Y) for _, estimator in self.estimators]
+        return self
+
+    def predict_proba(self, X) -> Float[np.ndarray, "n K"]:
+        return np.mean([estimator.predict_proba(X) for estimator in self.estimators_], axis=0)
+
+
+def scaled(inputs: str) -> list[Any]:
+    """Steps that standardise, after bringing each column to a normal distribution by its ranks if asked to."""
+    ranks = RankGauss() if inputs == "rank" else None
+    return [step for step in (ranks, StandardScaler()) if step is not None]
+
+
+class RankGauss(TransformerMixin, BaseEstimator):
+    """Each column brought to a normal distribution by the ranks of the training rows."""
+
+    def fit(self, X, y=None) -> Self:
+        n_quantiles = min(100, len(X))
+        self.transformer_: Any = QuantileTransformer(n_quantiles=n_quantiles, output_distribution="normal").fit(X)
+        return self
+
+    def transform(self, X) -> np.ndarray:
+        return self.transformer_.transform(X)
 
 
 def gradient_boosting(
@@ -119,6 +159,7 @@ PEERS: dict[str, Callable[..., PresenceProbabilities]] = {
     "extra_trees": extra_trees,
     "classifier_chain": classifier_chain,
     "mlp": mlp,
+    "mlp_and_extra_trees": mlp_and_extra_trees,
     "gradient_boosting": gradient_boosting,
 }
 
@@ -132,8 +173,9 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
         {"min_samples_leaf": 1, "max_features": 0.3},
         {"min_samples_leaf": 3, "max_features": 0.3},
     ],
-    "classifier_chain": [{"C": 1.0}, {"C": 0.1}, {"C": 0.01}, {"C": 0.001}],
-    "mlp": [{"alpha": 1e-4}, {"alpha": 1.0}, {"hidden": 1024, "alpha": 1.0}],
+    "classifier_chain": [{"C": C, "inputs": inputs} for C in (0.1, 0.01) for inputs in ("standard", "rank")],
+    "mlp": [{"alpha": alpha, "inputs": inputs} for alpha in (1e-4, 1.0) for inputs in ("standard", "rank")],
+    "mlp_and_extra_trees": [{"alpha": 1.0, "inputs": inputs} for inputs in ("standard", "rank")],
     "gradient_boosting": [
         {"learning_rate": 0.1, "max_leaf_nodes": 8},
         {"learning_rate": 0.1, "max_leaf_nodes": 3},

@@ -4,21 +4,23 @@ Nothing is chosen by looking at test rows. Settings and thresholds come from fiv
 tried and what was chosen is part of the result.
 """
 
+import json
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import QuantileTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 
 from sdlgm import SDLGMClassifier, __version__
-from sdlgm.estimators.thresholds import best_threshold, best_thresholds, f1, out_of_fold
-from sdlgm.paper.linear import LinearMultiLabel, Loss
-from sdlgm.paper.multilabel_peers import GRIDS, N_TREES, PEERS
+from sdlgm.estimators.thresholds import GRID as THRESHOLDS
+from sdlgm.estimators.thresholds import POWERS, best_threshold, best_thresholds, f1, labels_at, out_of_fold
+from sdlgm.paper.linear import LinearMultiLabel
+from sdlgm.paper.multilabel_peers import GRIDS, N_TREES, PEERS, RankGauss
 from sdlgm.paper.provenance import publish
 from sdlgm.paper.runs import Run, run_all
 
@@ -71,8 +73,10 @@ def load_task(data: str, split: int) -> Task:
     return Task(X[labelled], Y[labelled], X_test[labelled_test], Y_test[labelled_test], X[~labelled])
 
 
-Predict = Callable[[Setting, int, Task, np.ndarray], np.ndarray]
-"""From setting, seed, what to learn from (but its test part) and rows to the probabilities of their labels."""
+Prediction = tuple[np.ndarray, int | None]
+"""Probabilities of the labels of rows, and the budget of labels if the system has one."""
+Predict = Callable[[Setting, int, Task, np.ndarray], Prediction]
+"""From setting, seed, what to learn from (but its test part) and rows."""
 
 
 @dataclass(frozen=True)
@@ -80,40 +84,46 @@ class System:
     """One line of the table."""
 
     title: str
-    predict: Predict
+    _predict: Callable[..., Prediction]
     grid: Sequence[Setting]
     """What is tried."""
+    fixed: Setting = field(default_factory=dict)
+    """What is not."""
     paper: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Micro and macro F1 that the paper prints."""
     data: tuple[str, ...] = tuple(DATA)
     needs_network: bool = False
     """Whether settings are completed by the network and the inputs that the folds of this split prefer."""
 
+    def predict(self, setting: Setting, seed: int, task: Task, rows: np.ndarray) -> Prediction:
+        return self._predict({**self.fixed, **setting}, seed, task, rows)
+
 
 # The systems
 
 
-def _linear(loss: Loss, setting: Setting, _seed: int, task: Task, rows: np.ndarray) -> np.ndarray:
-    model = make_pipeline(StandardScaler(), LinearMultiLabel(loss=loss, **setting))
-    return model.fit(task.X, task.Y).predict_proba(rows)
+def _linear(setting: Setting, _seed: int, task: Task, rows: np.ndarray) -> Prediction:
+    model = make_pipeline(StandardScaler(), LinearMultiLabel(**setting))
+    return model.fit(task.X, task.Y).predict_proba(rows), None
 
 
-def _peer(name: str, setting: Setting, seed: int, task: Task, rows: np.ndarray) -> np.ndarray:
-    return PEERS[name](**setting, random_state=seed).fit(task.X, task.Y).predict_proba(rows)
+def _peer(setting: Setting, seed: int, task: Task, rows: np.ndarray) -> Prediction:
+    options = dict(setting)
+    return PEERS[options.pop("peer")](**options, random_state=seed).fit(task.X, task.Y).predict_proba(rows), None
 
 
-def _sdlgm(fixed: Setting, setting: Setting, seed: int, task: Task, rows: np.ndarray) -> np.ndarray:
+def _sdlgm(setting: Setting, seed: int, task: Task, rows: np.ndarray) -> Prediction:
     batch_size = SMALL_BATCH if task.Y.shape[1] > MANY_LABELS else BATCH
-    options = {"max_iter": ITERATIONS, "batch_size": batch_size, **fixed, **setting}
+    options = {"max_iter": ITERATIONS, "batch_size": batch_size, **setting}
     inputs, budget = options.pop("inputs"), options.pop("budget", 1)
     further = task.unlabelled if options.pop("use_unlabelled", False) else None
     X: Any = task.X
     if inputs == "rank":
-        scaler: Any = QuantileTransformer(n_quantiles=min(100, len(X)), output_distribution="normal").fit(X)
-        X, rows = scaler.transform(X), scaler.transform(rows)
-        further = None if further is None else scaler.transform(further)
+        ranks = RankGauss().fit(X)
+        X, rows = ranks.transform(X), ranks.transform(rows)
+        further = None if further is None else ranks.transform(further)
     model = SDLGMClassifier(**options, max_active=budget * int(task.Y.sum(axis=1).max()), random_state=seed)
-    return model.fit(X, task.Y, unlabelled=further).predict_proba(rows)
+    return model.fit(X, task.Y, unlabelled=further).predict_proba(rows), model.max_active_
 
 
 ITERATIONS = 200
@@ -127,17 +137,22 @@ NETWORKS: dict[str, Setting] = {
     }.items()
     for inputs in ("standard", "rank")
 }
-"""Networks and inputs of which one is chosen for each split, with SDLGM-Dis, for all SDLGM rows but the paper's."""
+"""Networks and inputs of which one is chosen for each split, with SDLGM-Dis, for all SDLGM rows."""
 BUDGETS = [{"budget": 1}, {"budget": 2}]
+"""L0 as a multiple of the largest number of labels of a training row."""
 WEIGHTS = [{"reconstruction_weight": 0.003}, {"reconstruction_weight": 0.03}]
-TEMPERATURES = [{"temperature": temperature} for temperature in (2.5, 3.0, 3.5)]
+TEMPERATURES = [
+    {"temperature": temperature, "budget": budget} for temperature, budget in ((2.5, 1), (3.0, 1), (3.5, 1), (3.0, 2))
+]
 
 
 def _grid(variant: str, form: str) -> list[Setting]:
     """What is tried with the network that was chosen. The budget of a subset only cuts off, so it is not tried."""
-    if variant != "dis":
-        return WEIGHTS
-    return BUDGETS if form != "subset" else [{}]
+    if form == "monte_carlo":
+        return TEMPERATURES
+    if variant == "dis":
+        return [{}] if form == "subset" else BUDGETS
+    return WEIGHTS if form == "subset" else [*WEIGHTS, {**WEIGHTS[0], "budget": 2}]
 
 
 PAPER = {
@@ -149,7 +164,12 @@ PAPER = {
     "con": ((50.67, 43.15), (71.45, 71.22), (45.40, 25.74)),
 }
 VARIANTS = {"dis": "SDLGM-Dis", "gen": "SDLGM-Gen", "con": "SDLGM-Con"}
-FORMS = {"closed_form": "closed form", "multinomial": "multinomial", "subset": "subset"}
+FORMS = {
+    "monte_carlo": "the paper's form",
+    "closed_form": "closed form",
+    "multinomial": "multinomial",
+    "subset": "subset",
+}
 
 
 def _printed(name: str) -> dict[str, tuple[float, float]]:
@@ -159,21 +179,16 @@ def _printed(name: str) -> dict[str, tuple[float, float]]:
 
 def _systems() -> dict[str, System]:
     systems = {}
-    losses: tuple[Loss, ...] = ("logistic", "softmax", "sparsemax")
-    for loss in losses:
+    for loss in ("logistic", "softmax", "sparsemax"):
         grid = [{"l2": l2} for l2 in (0.1, 1.0, 10.0, 100.0)]
-        systems[loss] = System(loss, partial(_linear, loss), grid, _printed(loss))
-    for variant, title in VARIANTS.items():
-        fixed = {"variant": variant, "likelihood": "monte_carlo", "inputs": "standard"}
-        systems[f"sdlgm_{variant}_paper"] = System(
-            f"{title}, the paper's form", partial(_sdlgm, fixed), TEMPERATURES, _printed(variant)
-        )
-    for variant, title in VARIANTS.items():
-        for form, of_form in FORMS.items():
+        systems[loss] = System(loss, _linear, grid, {"loss": loss}, _printed(loss))
+    for form, of_form in FORMS.items():
+        for variant, title in VARIANTS.items():
             system = _own(variant, form, f"{title}, {of_form}")
-            if variant != "dis" and form != "subset":
+            if variant != "dis" and form in ("closed_form", "multinomial"):
                 system = replace(system, data=("birds", "emotions", "cal500"))
-            systems[f"sdlgm_{variant}_{form}"] = system
+            name = "paper" if form == "monte_carlo" else form
+            systems[f"sdlgm_{variant}_{name}"] = system
     for variant in ("dis", "con"):
         title = f"{VARIANTS[variant]}, subset, {N_MEMBERS} members"
         systems[f"sdlgm_{variant}_ensemble"] = _own(variant, "subset", title, n_members=N_MEMBERS)
@@ -184,13 +199,13 @@ def _systems() -> dict[str, System]:
         system = _own(variant, "subset", title, use_unlabelled=True)
         systems[f"sdlgm_{variant}_unlabelled"] = replace(system, data=("birds", "birds_without_site"))
     for name in PEERS:
-        systems[name] = System(name.replace("_", " "), partial(_peer, name), GRIDS[name])
+        systems[name] = System(name.replace("_", " "), _peer, GRIDS[name], {"peer": name})
     return systems
 
 
 def _own(variant: str, form: str, title: str, **further: Any) -> System:
     fixed = {"variant": variant, "likelihood": form, **further}
-    return System(title, partial(_sdlgm, fixed), _grid(variant, form), _printed(variant), needs_network=True)
+    return System(title, _sdlgm, _grid(variant, form), fixed, _printed(variant), needs_network=True)
 
 
 SYSTEMS = _systems()
@@ -199,10 +214,12 @@ PROTOCOL = {
     "training rows",
     "splits": f"official for Birds and Emotions; CAL500 has none: {CAL500_SPLITS} random splits of {CAL500_TRAIN} and "
     f"102 rows, seeds 0 to {CAL500_SPLITS - 1}",
-    "inputs": "standardised with the statistics of the training rows, or, if the folds prefer it (SDLGM), brought to a "
-    "normal distribution by their ranks among the training rows; trees take them as they are",
+    "inputs": "standardised with the statistics of the training rows, or, if the folds prefer it (SDLGM, chain, neural "
+    "network), brought to a normal distribution by their ranks among the training rows; trees take them as they are",
+    "mlp and extra trees": "the mean of the two peers' probabilities, a control for the SDLGM with trees",
     "network": "which of four (two widths, standardised inputs or ranks) is chosen with SDLGM-Dis, subset, by the same "
-    "folds, for all SDLGM rows but the paper's form",
+    "folds, for all SDLGM rows; batches of 200 rows, of 100 for CAL500, 200 iterations",
+    "L0": "the largest number of labels of a training row, or twice that if the folds prefer it; predictions keep it",
     "choice": f"settings and thresholds by {N_FOLDS} iterative-stratified folds of the training rows, pooled "
     "out-of-fold probabilities; once for the largest micro F1, with one threshold for all labels, and once for the "
     "largest macro F1, with thresholds c * frequency ** power of which c and power are chosen; the same rule for every "
@@ -223,9 +240,10 @@ def reproduce_table2(
 ) -> dict[str, Any]:
     """Measure the systems on the data sets and write the table to ``out``."""
     splits = [(name, split) for name in data for split in range(_n_splits(name, quick))]
-    common = {"table": "table2", "quick": quick, "version": __version__}
-    searches = [{**common, "data": name, "split": split, "system": "network"} for name, split in splits]
-    networks = dict(zip(splits, run_all(choose_network, searches, work_folder, n_jobs), strict=True))
+    common = {"table": "table2", "quick": quick, "version": _version()}
+    searched = splits if any(SYSTEMS[system].needs_network for system in systems) else []
+    searches = [{**common, "data": name, "split": split, "system": "network"} for name, split in searched]
+    networks = dict(zip(searched, run_all(choose_network, searches, work_folder, n_jobs), strict=True))
     runs = [
         {
             **common,
@@ -250,6 +268,8 @@ def reproduce_table2(
         out,
         {
             "rows": rows,
+            "thresholds": list(THRESHOLDS),
+            "powers": list(POWERS),
             "networks": {f"{name} {split}": search["scores"] for (name, split), search in networks.items()},
             "label_numbers": {name: _label_numbers(name) for name in data},
             "protocol": protocol,
@@ -267,6 +287,13 @@ def choose_network(run: Run, _folder: Path) -> dict[str, Any]:
     return {"chosen": max(scores, key=lambda name: scores[name]), "scores": scores}
 
 
+def _version() -> str:
+    """Tells results of other settings under the same name apart."""
+    fixed = [NETWORKS, ITERATIONS, BATCH, SMALL_BATCH, N_FOLDS, N_RERUNS, list(THRESHOLDS), list(POWERS)]
+    systems = {name: [system.grid, system.fixed] for name, system in SYSTEMS.items()}
+    return f"{__version__}-{zlib.crc32(json.dumps([fixed, systems], sort_keys=True).encode()):08x}"
+
+
 def _n_splits(data: str, quick: bool) -> int:
     return CAL500_SPLITS if data == "cal500" and not quick else 1
 
@@ -280,8 +307,8 @@ def measure(run: Run, _folder: Path) -> dict[str, Any]:
     start = time.perf_counter()
     chosen = _chosen(system, grid, task)
     seeds = [run["split"]] if run["data"] == "cal500" or quick else list(range(N_RERUNS))
-    result: dict[str, Any] = {"selected": chosen, "grid": grid}
-    fitted: dict[tuple[str, int], np.ndarray] = {}
+    result: dict[str, Any] = {"selected": chosen}
+    fitted: dict[tuple[str, int], Prediction] = {}
     for average in AVERAGES:
         setting, thresholds = chosen[average]["setting"], np.array(chosen[average]["thresholds"])
         predictions = []
@@ -289,7 +316,8 @@ def measure(run: Run, _folder: Path) -> dict[str, Any]:
             key = (repr(setting), seed)
             if key not in fitted:
                 fitted[key] = system.predict(setting, seed, task, task.X_test)
-            predictions.append(fitted[key] >= thresholds)
+            probs, budget = fitted[key]
+            predictions.append(labels_at(probs, thresholds, budget))
         result |= _scores(task.Y_test, predictions, average)
         if average == "micro":
             result["numbers"] = {
@@ -303,16 +331,20 @@ def _chosen(system: System, grid: list[Setting], task: Task) -> dict[str, dict[s
     """For each average, the setting with the largest out-of-fold F1, its thresholds and that score."""
     chosen: dict[str, dict[str, Any]] = {}
     for setting in grid:
+        budgets: list[int | None] = []
 
         def fit_predict(train: np.ndarray, held_out: np.ndarray, setting: Setting = setting) -> np.ndarray:
-            return system.predict(setting, 0, replace(task, X=task.X[train], Y=task.Y[train]), task.X[held_out])
+            part = replace(task, X=task.X[train], Y=task.Y[train])
+            probs, budget = system.predict(setting, 0, part, task.X[held_out])
+            budgets.append(budget)  # noqa: B023 - called before the next setting
+            return probs
 
         probs = out_of_fold(fit_predict, task.Y, N_FOLDS, seed=0)
+        known = [budget for budget in budgets if budget is not None]
+        budget = max(known) if known else None
         for average in AVERAGES:
-            thresholds: Any = (
-                best_threshold(task.Y, probs) if average == "micro" else best_thresholds(task.Y, probs, average)
-            )
-            score = f1(task.Y, probs >= thresholds, average)
+            thresholds: Any = (best_threshold if average == "micro" else best_thresholds)(task.Y, probs, budget)
+            score = f1(task.Y, labels_at(probs, thresholds, budget), average)
             if average not in chosen or score > chosen[average]["score"]:
                 chosen[average] = {
                     "setting": setting,
@@ -363,8 +395,9 @@ def _row(system: str, data: str, results: list[Run]) -> dict[str, Any]:
         "paper": SYSTEMS[system].paper.get(data),
         **joined,
         **ends,
-        "selected": [r["selected"] for r in results],
-        "grid": results[0]["grid"],
+        "selected": {average: [r["selected"][average] for r in results] for average in AVERAGES},
+        "grid": list(SYSTEMS[system].grid),
+        "fixed": SYSTEMS[system].fixed,
         "numbers": results[0]["numbers"],
         "seconds": sum(r["seconds"] for r in results),
     }

@@ -48,7 +48,7 @@ class LabelTrainer(Trainer):
 
 
 class LabelMonitor:
-    """Log-probability of the labels of rows that stay the same through the run; the bound that is watched."""
+    """Log-probability of the labels of rows that stay the same through the run, all with known labels."""
 
     def __init__(self, rows: np.ndarray, seed: int):
         self.rows = rows
@@ -59,23 +59,23 @@ class LabelMonitor:
         module, config = cast(LabelledModule, trainer.module), trainer.config
         training = module.training
         module.eval()
-        x, y, labelled = unpacked(to_tensor(self.rows, trainer.device), module.config.n_labels)
+        x, y, _ = unpacked(to_tensor(self.rows, trainer.device), module.config.n_labels)
         posterior = module.inference(x).labels
-        y, labelled = (for_each_member(part, module.config.n_members) for part in (y, labelled))
+        y = for_each_member(y, module.config.n_members)
+        presence = posterior.presence
         discrete = forms.label_log_prob(posterior, module.config.form, y)
         relaxed = discrete  # nothing is relaxed but in the paper's form
         if module.config.form == "monte_carlo" and isinstance(posterior, SlotDistribution):
             generator = torch.Generator(trainer.device).manual_seed(self.seed)
             presence = forms.relaxed_presence(posterior, module.temperatures, 1, generator)
             relaxed = forms.relaxed_log_prob(presence, y)
-        numbers = forms.number_of_labels(posterior, module.config.form)
+        numbers = forms.number_of_labels(posterior, module.config.form, presence)
         expected = numbers @ torch.arange(numbers.shape[-1], dtype=numbers.dtype, device=numbers.device)
-        total = labelled.sum()
         module.train(training)
         return Record(
             iteration=trainer.iteration,
-            discrete=float((labelled * discrete).sum() / total),
-            relaxed=float((labelled * relaxed).sum() / total),
+            discrete=float(discrete.mean()),
+            relaxed=float(relaxed.mean()),
             kl=float(posterior.kl(module.prior.labels(), config.kl).mean()),
             n_active=float(expected.mean()),
             kl_weight=schedules.kl_weight(config, trainer.iteration),

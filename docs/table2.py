@@ -1,0 +1,150 @@
+"""What docs/build.py makes of results/table2.json."""
+
+from typing import Any
+
+import numpy as np
+from markdown_table import heading, line, mean_and_deviation
+from matplotlib.figure import Figure
+
+from sdlgm.paper.provenance import protocol_lines
+from sdlgm.paper.table2 import AVERAGES, DATA, PAPER, SYSTEMS
+from sdlgm.report.figures import BLUE, GREY, ORANGE
+
+Row = dict[str, Any]
+PICTURED = "sdlgm_dis_trees"
+"""The system whose numbers of labels are drawn."""
+
+
+def _of(result: dict[str, Any], data: str) -> list[Row]:
+    return [row for row in result["rows"] if row["data"] == data]
+
+
+def is_ours(row: Row) -> bool:
+    return row["system"].startswith("sdlgm") and not row["system"].endswith("_paper")
+
+
+def is_peer(row: Row) -> bool:
+    """Neither an SDLGM nor one of the paper's baselines."""
+    return not row["system"].startswith("sdlgm") and not row["paper"]
+
+
+def table(rows: list[Row]) -> list[str]:
+    lines = heading("system", "paper: micro", "macro", "micro F1", "95 %", "macro F1", "95 %", "present labels", "s")
+    best = {average: max(np.mean(row[average]) for row in rows) for average in AVERAGES}
+    for row in rows:
+        scores = []
+        for average in AVERAGES:
+            text = mean_and_deviation(row[average])
+            scores.append(f"**{text}**" if np.mean(row[average]) == best[average] else text)
+        low, high = ([f"{end:.0f}" for end in row[f"{average}_interval"]] for average in AVERAGES)
+        lines.append(
+            line(
+                row["title"],
+                *([f"{value:.1f}" for value in row["paper"]] if row["paper"] else ["", ""]),
+                scores[0],
+                " to ".join(low),
+                scores[1],
+                " to ".join(high),
+                mean_and_deviation(row["macro_present"]),
+                f"{row['seconds']:.0f}",
+            )
+        )
+    return lines
+
+
+def summary(result: dict[str, Any]) -> list[str]:
+    """For each column: the paper's best, ours as the folds choose it, and the best peer."""
+    lines = heading("data", "F1", "paper's best", "SDLGM, chosen by the folds", "F1", "best peer", "F1")
+    for number, data in enumerate(("birds", "emotions", "cal500")):
+        rows = _of(result, data)
+        ours, peers = [row for row in rows if is_ours(row)], [row for row in rows if is_peer(row)]
+        if not ours or not peers:
+            continue
+        for place, average in enumerate(AVERAGES):
+            chosen = max(ours, key=lambda row: _by_folds(row, average))
+            peer = max(peers, key=lambda row: float(np.mean(row[average])))
+            lines.append(
+                line(
+                    DATA[data],
+                    average,
+                    f"{max(values[number][place] for values in PAPER.values()):.1f}",
+                    chosen["title"],
+                    mean_and_deviation(chosen[average]),
+                    peer["title"],
+                    mean_and_deviation(peer[average]),
+                )
+            )
+    return lines
+
+
+def _by_folds(row: Row, average: str) -> float:
+    return float(np.mean([selected["score"] for selected in row["selected"][average]]))
+
+
+def numbers_picture(result: dict[str, Any]) -> Figure:
+    """How many labels rows have, and how many are predicted for the test rows."""
+    names = [data for data in ("birds", "emotions", "cal500") if _of(result, data)]
+    figure = Figure(figsize=(3.1 * len(names), 5.2), layout="constrained")
+    axes = figure.subplots(2, len(names), squeeze=False)
+    for column, data in enumerate(names):
+        counts = result["label_numbers"][data]
+        axes[0, column].bar(range(len(counts)), counts, color=GREY)
+        axes[0, column].set(title=DATA[data], xlabel="labels of a row", ylabel="rows" if column == 0 else "")
+        numbers = next((row["numbers"] for row in _of(result, data) if row["system"] == PICTURED), None)
+        if numbers is None:
+            continue
+        true, predicted = np.array(numbers["true"]), np.array(numbers["predicted"])
+        jitter = np.random.default_rng(0).uniform(-0.15, 0.15, (2, len(true)))
+        axes[1, column].scatter(true + jitter[0], predicted + jitter[1], s=8, alpha=0.5, color=BLUE)
+        largest = max(true.max(), predicted.max()) + 1
+        axes[1, column].plot([0, largest], [0, largest], color=ORANGE, lw=1)
+        axes[1, column].set(xlabel="labels of a test row", ylabel="predicted" if column == 0 else "")
+    return figure
+
+
+def page(result: dict[str, Any]) -> str:
+    lines = [
+        "# Table II, measured anew",
+        "",
+        "*This page is made by `docs/build.py` from [table2.json](table2.json).*",
+        "",
+        "Micro and macro F1 in percent, higher is better; mean ± standard deviation over reruns (CAL500: over splits). "
+        "*95 %*: interval from resampling the test rows. *Present labels*: macro F1 over the labels that occur in the "
+        "test rows. *s*: seconds for the search, the final fits and the predictions together. Every system is tuned by "
+        "the same rule, on training rows only; bold is the best of a column.",
+        "",
+        *summary(result),
+        "",
+        "*SDLGM, chosen by the folds*: of our rows, the one with the best F1 in the folds of the training rows. *Best "
+        "peer*: of forests, boosted trees, classifier chain and neural network, the one with the best F1 on the test "
+        "rows, which is generous to them.",
+        "",
+    ]
+    for data, title in DATA.items():
+        rows = _of(result, data)
+        if rows:
+            lines += [f"## {title}", "", *table(rows), ""]
+    missing = [
+        f"{name} ({data})"
+        for data in DATA
+        for name, system in SYSTEMS.items()
+        if data in system.data and not any(row["system"] == name for row in _of(result, data))
+    ]
+    if missing:
+        lines += [f"Not measured yet: {', '.join(missing)}.", ""]
+    return "\n".join(
+        [
+            *lines,
+            "## How many labels",
+            "",
+            "![Labels of a row, and predicted against true numbers](../images/labels.png)",
+            "",
+            f"Above, all rows; below, the test rows, predicted by {SYSTEMS[PICTURED].title}, mean over reruns "
+            "(CAL500: the first split).",
+            "",
+            "## Protocol",
+            "",
+            *protocol_lines(result),
+            "",
+        ]
+    )
