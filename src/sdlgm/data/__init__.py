@@ -1,6 +1,7 @@
 """Data: files of several kinds, and data sets by name."""
 
 from sdlgm.data.codes import CodesWriter, read_codes, write_codes
+from sdlgm.data.counting import CountDataset, digit_columns, scattered_digits
 from sdlgm.data.dataset import Dataset, MultiLabelDataset
 from sdlgm.data.idx import read_idx
 from sdlgm.data.labelled import read_labelled
@@ -14,9 +15,11 @@ __all__ = [
     "TABLES",
     "Batches",
     "CodesWriter",
+    "CountDataset",
     "Dataset",
     "MultiLabelDataset",
     "check_writable",
+    "digit_columns",
     "fetch",
     "find_file",
     "load_data",
@@ -26,6 +29,7 @@ __all__ = [
     "read_idx",
     "read_labelled",
     "read_table",
+    "scattered_digits",
     "write_codes",
     "write_table",
 ]
