@@ -18,11 +18,11 @@ from sdlgm.estimators._base import RandomState, TorchEstimator
 from sdlgm.estimators._forest import Forest
 from sdlgm.estimators._inputs import Columns, Scaling, in_batches, seeded, usable_device
 from sdlgm.estimators._targets import Labels, check_budget, labels_of
-from sdlgm.estimators.thresholds import best_threshold, best_thresholds, f1, labels_at, out_of_fold
 from sdlgm.model.labelled import LabelledConfig, LabelledModule, Variant
 from sdlgm.model.labels import LABEL_FORMS, LabelForm
 from sdlgm.model.members import mean_over_members
 from sdlgm.model.networks import ACTIVATIONS
+from sdlgm.thresholds import best_threshold, best_thresholds, f1, labels_at, out_of_fold
 from sdlgm.train.batches import Rows
 
 _BATCH = 1000
@@ -87,7 +87,7 @@ class _Fitting:
     single_label: bool
     threshold: float | np.ndarray
     scaling: Scaling
-    trainer: train.LabelTrainer
+    trainer: train.SupervisedTrainer
     forest: Forest | None
 
 
@@ -311,7 +311,7 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         if further is not None:
             packed = np.concatenate([packed, train.packed(fitting.scaling.apply(further), None, len(labels.names))])
         batches = train.ShuffledBatches(packed, int(self.batch_size), seed)
-        return self._run(fitting, batches, train.LabelMonitor(watched, seed), seed)
+        return self._run(fitting, batches, train.SupervisedMonitor(watched, seed), seed)
 
     def _start(self, rows: Rows, labels: Labels, threshold: Any, max_active: int, seed: int) -> _Fitting:
         """Everything that has to exist before the first iteration."""
@@ -327,10 +327,10 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         trainer = self._new_trainer(module, seed)
         return _Fitting(labels.names, labels.single, threshold, scaling, trainer, forest)
 
-    def _new_trainer(self, module: LabelledModule, seed: int) -> train.LabelTrainer:
+    def _new_trainer(self, module: LabelledModule, seed: int) -> train.SupervisedTrainer:
         device = usable_device(self.device)
         config = self._train_config()
-        return seeded(lambda: train.LabelTrainer(cast(Any, module.to(device)), config, seed), seed)
+        return seeded(lambda: train.SupervisedTrainer(module.to(device), config, seed), seed)
 
     def _publish(self, fitting: _Fitting, history: list[train.Record]) -> Self:
         """Make what was fitted the estimator's own, all at once."""

@@ -13,9 +13,8 @@ KL(q(u | x), p(u)) is the bound on log p(x) of a model whose labels are latent: 
 teaches the encoder. ``dis`` has the first term only. With ``monte_carlo``, the paper's form, the draws are relaxed.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -29,10 +28,9 @@ from sdlgm.model.members import MemberLayers, MemberLinear, for_each_member
 from sdlgm.model.prior import SlotPrior
 from sdlgm.model.slots import KL, SlotDistribution, Temperatures
 from sdlgm.model.subset import SubsetDistribution
+from sdlgm.model.supervised import SupervisedModule, TargetExpectation, Watched
 
 Variant = Literal["dis", "gen", "con"]
-LabelExpectation = Callable[[Any, Callable[[Tensor], Tensor]], Tensor]
-"""E_q f(z), by a gradient estimator, for the posterior of labels or that of further features."""
 
 # Labels are as frequent as in the data at first, but none certain to be there or not.
 RAREST, MOST_FREQUENT = 1e-3, 0.9
@@ -56,6 +54,10 @@ class LabelledConfig:
     n_members: int
     gate_temperature: float
     feature_temperature: float
+
+    @property
+    def n_targets(self) -> int:
+        return self.n_labels
 
     @property
     def n_unnamed(self) -> int:
@@ -151,7 +153,7 @@ class LabelDecoder(nn.Module):
         return self.out(self.trunk(members, None)).flatten(0, 1)
 
 
-class LabelledModule(nn.Module):
+class LabelledModule(SupervisedModule):
     """Encoder, prior and decoder of the model with labels, for all members at once."""
 
     def __init__(self, config: LabelledConfig):
@@ -201,29 +203,43 @@ class LabelledModule(nn.Module):
         self,
         x: Float[Tensor, "batch D"],
         y: Float[Tensor, "batch K"],
-        labelled: Float[Tensor, " batch"],
-        expectation: LabelExpectation,
+        known: Float[Tensor, " batch"],
+        expectation: TargetExpectation,
         *,
         kl: KL,
         kl_weight: float,
         n_samples: int,
         generator: torch.Generator,
     ) -> Objective:
-        """What training maximises, for the rows of every member."""
         n_members = self.config.n_members
         posterior = self.inference(x, generator)
-        x, y, labelled = (for_each_member(part, n_members) for part in (x, y, labelled))
-        log_q = labelled * self._label_log_prob(posterior, y, n_samples, generator)
+        x, y, known = (for_each_member(part, n_members) for part in (x, y, known))
+        log_q = known * self._label_log_prob(posterior, y, n_samples, generator)
         if self.decoder is None:
             return Objective(log_q, torch.zeros_like(log_q), log_q)
         unnamed_kl = self._unnamed_kl(posterior)
         labels_kl = posterior.labels.kl(self.prior.labels(), kl)
         log_likelihood = self._log_likelihood(x, posterior, expectation, None)
-        log_likelihood = log_likelihood + labelled * self._log_likelihood(x, posterior, expectation, y)
-        divergence = labels_kl + (1 + labelled) * unnamed_kl
+        log_likelihood = log_likelihood + known * self._log_likelihood(x, posterior, expectation, y)
+        divergence = labels_kl + (1 + known) * unnamed_kl
         weight = self.config.reconstruction_weight
         value = log_q + weight * (log_likelihood - kl_weight * divergence)
         return Objective(value, divergence, log_likelihood)
+
+    def watched(
+        self, x: Float[Tensor, "batch D"], y: Float[Tensor, "batch K"], kl: KL, generator: torch.Generator
+    ) -> Watched:
+        labels = self.inference(x).labels
+        y = for_each_member(y, self.config.n_members)
+        presence = labels.presence
+        discrete = forms.label_log_prob(labels, self.config.form, y)
+        relaxed = discrete  # nothing is relaxed but in the paper's form
+        if self.config.form == "monte_carlo" and isinstance(labels, SlotDistribution):
+            presence = forms.relaxed_presence(labels, self.temperatures, 1, generator)
+            relaxed = forms.relaxed_log_prob(presence, y)
+        numbers = forms.number_of_labels(labels, self.config.form, presence)
+        expected = numbers @ torch.arange(numbers.shape[-1], dtype=numbers.dtype, device=numbers.device)
+        return Watched(discrete, relaxed, labels.kl(self.prior.labels(), kl), expected)
 
     def _label_log_prob(
         self, posterior: LabelPosterior, y: Tensor, n_samples: int, generator: torch.Generator
@@ -240,7 +256,7 @@ class LabelledModule(nn.Module):
         return posterior.unnamed.kl(self.prior.unnamed(), "exact")
 
     def _log_likelihood(
-        self, x: Tensor, posterior: LabelPosterior, expectation: LabelExpectation, y: Tensor | None
+        self, x: Tensor, posterior: LabelPosterior, expectation: TargetExpectation, y: Tensor | None
     ) -> Tensor:
         """E log p(x given z) over what is not seen: the further features and, unless y is given, the labels."""
 

@@ -17,12 +17,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sdlgm import SDLGMClassifier, __version__
-from sdlgm.estimators.thresholds import GRID as THRESHOLDS
-from sdlgm.estimators.thresholds import POWERS, best_threshold, best_thresholds, f1, labels_at, out_of_fold
 from sdlgm.paper.linear import LinearMultiLabel
 from sdlgm.paper.multilabel_peers import GRIDS, N_TREES, PEERS, RankGauss
 from sdlgm.paper.provenance import publish
 from sdlgm.paper.runs import Run, run_all
+from sdlgm.thresholds import GRID as THRESHOLDS
+from sdlgm.thresholds import POWERS, best_threshold, best_thresholds, f1, labels_at, out_of_fold
 
 N_FOLDS = 5
 N_RERUNS = 5

@@ -3,20 +3,20 @@
 from sdlgm.train.batches import ShuffledBatches, binarize, to_tensor
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.config import TrainConfig
-from sdlgm.train.labelled import LabelMonitor, LabelTrainer, packed
 from sdlgm.train.loop import fit
 from sdlgm.train.monitor import Monitor, Record
 from sdlgm.train.progress import Progress
+from sdlgm.train.supervised import SupervisedMonitor, SupervisedTrainer, packed
 from sdlgm.train.trainer import Trainer, parameters_of
 
 __all__ = [
     "Checkpoint",
-    "LabelMonitor",
-    "LabelTrainer",
     "Monitor",
     "Progress",
     "Record",
     "ShuffledBatches",
+    "SupervisedMonitor",
+    "SupervisedTrainer",
     "TrainConfig",
     "Trainer",
     "binarize",

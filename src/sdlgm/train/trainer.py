@@ -24,9 +24,9 @@ class Trainer:
         self.device = next(module.parameters()).device
         self.estimator = self._new_estimator()
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        temperatures = [module.log_gate_temperature, module.log_feature_temperature]
-        for log_temperature in temperatures:
-            log_temperature.requires_grad_(config.learn_temperature)
+        for name, parameter in module.named_parameters():
+            if name in ("log_gate_temperature", "log_feature_temperature"):
+                parameter.requires_grad_(config.learn_temperature)
         self.optimizer = self._new_optimizer()
         self._train_estimator()
 
@@ -125,8 +125,9 @@ class Trainer:
                 log_temperature.data.fill_(math.log(schedules.temperature(initial, config, self.iteration)))
         # A prior that moves while the KL is still being phased in follows codes that mean nothing yet, and starves
         # the features that are rare by chance.
-        for parameter in module.prior.parameters():
-            parameter.requires_grad_(weight == 1.0)
+        if (prior := getattr(module, "prior", None)) is not None:
+            for parameter in prior.parameters():
+                parameter.requires_grad_(weight == 1.0)
 
 
 @dataclass(frozen=True)
