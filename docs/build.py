@@ -13,6 +13,7 @@ from pathlib import Path
 
 import speed
 import table1
+import table2
 from matplotlib.figure import Figure
 
 import gradients
@@ -49,19 +50,21 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--model", type=Path)
     arguments = parser.parse_args()
-    names = ("table1", "long", "gradients", "speed", "figures/figures")
-    table, long, bias, measured, drawn = (
+    names = ("table1", "table2", "long", "gradients", "speed", "figures/figures")
+    table, labels, long, bias, measured, drawn = (
         json.loads((DOCS / "results" / f"{name}.json").read_text(encoding="utf-8")) for name in names
     )
     readme, performance, honesty = ROOT / "README.md", DOCS / "performance.md", DOCS / "honesty.md"
     pages = {
         DOCS / "results" / "table1.md": table1.page(table, long),
+        DOCS / "results" / "table2.md": table2.page(labels),
         DOCS / "results" / "gradients.md": gradients.page(bias),
         DOCS / "results" / "figures" / "figures.md": figures_page(drawn),
         readme: filled(
             readme.read_text(encoding="utf-8"),
             {
                 "results": [*table1.summary(table["rows"]), "", *table1.long_lines(long)],
+                "labels": table2.summary(labels),
                 "speed": speed.ratios_table(measured),
             },
         ),
@@ -76,6 +79,7 @@ def main() -> int:
             path.write_text(pages[path], encoding="utf-8")
         (DOCS / "images").mkdir(exist_ok=True)
         table1.honesty_picture(table["rows"]).savefig(DOCS / "images" / "honesty.png", dpi=110)
+        table2.numbers_picture(labels).savefig(DOCS / "images" / "labels.png", dpi=110)
         table1.long_picture(long).savefig(DOCS / "images" / "long.png", dpi=110)
         speed.picture(measured).savefig(DOCS / "images" / "speed.png", dpi=110)
         if arguments.model:
