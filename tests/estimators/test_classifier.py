@@ -20,6 +20,12 @@ from sdlgm.errors import BudgetError, ModelFileError, TrainingDivergedError
 from sdlgm.model.labels import LABEL_FORMS
 
 VARIANTS = ("dis", "gen", "con")
+# All forms with one variant and all variants with one form; the other pairs are among the slow tests.
+PAIRS = [
+    pytest.param(variant, form, marks=[] if variant == "dis" or form == "subset" else [pytest.mark.slow])
+    for variant in VARIANTS
+    for form in LABEL_FORMS
+]
 SMALL = {
     "hidden": (8,),
     "dropout": 0.0,
@@ -48,8 +54,7 @@ def fitted(data) -> SDLGMClassifier:
     return SDLGMClassifier(**SMALL).fit(*data)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("likelihood", LABEL_FORMS)
+@pytest.mark.parametrize(("variant", "likelihood"), PAIRS)
 def test__fit__every_variant_and_form__learns(data, variant, likelihood):
     X, Y = data
     model = SDLGMClassifier(**{**SMALL, "max_iter": 60}, variant=variant, likelihood=likelihood, threshold=0.4)
@@ -126,8 +131,7 @@ def test__fit__bad_labels__says_what_is_wrong(Y, message):
         SDLGMClassifier(**SMALL).fit(np.zeros((2, 3)), Y)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("likelihood", LABEL_FORMS)
+@pytest.mark.parametrize(("variant", "likelihood"), PAIRS)
 def test__fit__odd_data__works(variant, likelihood):
     """A label that is never seen, one that always is, a constant feature, rows without labels."""
     rng = np.random.default_rng(0)
@@ -256,8 +260,7 @@ def test__fit__same_seed__gives_the_same_bits(data, variant):
         assert torch.equal(tensor, second.module_.state_dict()[name])
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("likelihood", LABEL_FORMS)
+@pytest.mark.parametrize(("variant", "likelihood"), PAIRS)
 def test__save_and_load__give_the_same_predictions(data, tmp_path, variant, likelihood):
     X, Y = data
     Y = pd.DataFrame(Y, columns=list("abcde"))
