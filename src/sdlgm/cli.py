@@ -44,6 +44,13 @@ LabelledData = Annotated[
     ),
 ]
 LabelNames = Annotated[str, typer.Option(help="Label columns of a .csv or .parquet file, with commas.")]
+Classifier = Annotated[Path, typer.Argument(help="A model file of 'sdlgm classify fit'.", show_default=False)]
+MaxIter = Annotated[int, typer.Option(help="Training iterations.")]
+BatchSize = Annotated[int, typer.Option(help="Rows an iteration.")]
+LearningRate = Annotated[float, typer.Option(help="Of Adam.")]
+CheckpointDir = Annotated[Path | None, typer.Option(help="Folder for checkpoints.")]
+CheckpointEvery = Annotated[int, typer.Option(help="Iterations between two checkpoints.")]
+Resume = Annotated[bool, typer.Option(help="Go on from the checkpoint, if there is one.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same result.")]
 PaperData = Annotated[str, typer.Option(help="mnist or digits.")]
 Jobs = Annotated[int, typer.Option(help="Runs at a time; 0 for one on each core.", min=0)]
@@ -118,7 +125,7 @@ def demo(
     folder: Annotated[Path, typer.Option("--out", help="Folder for the report, the model and the codes.")] = Path(
         "demo"
     ),
-    max_iter: Annotated[int, typer.Option(help="Training iterations.")] = 4000,
+    max_iter: MaxIter = 4000,
     seed: Seed = 0,
 ) -> None:
     """Fit, encode, decode, evaluate and report on handwritten digits that come with scikit-learn.
@@ -163,9 +170,9 @@ def fit(
     learn_temperature: Annotated[bool, typer.Option(help="Learn both temperatures.")] = False,
     final_temperature: Annotated[float | None, typer.Option(help="Lead both temperatures there.")] = None,
     kl_warmup: Annotated[float, typer.Option(help="Fraction of the run that phases the KL in.")] = 0.3,
-    max_iter: Annotated[int, typer.Option(help="Training iterations.")] = 10_000,
-    batch_size: Annotated[int, typer.Option(help="Rows an iteration.")] = 100,
-    learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = 3e-3,
+    max_iter: MaxIter = 10_000,
+    batch_size: BatchSize = 100,
+    learning_rate: LearningRate = 3e-3,
     lr_decay: Annotated[float, typer.Option(help="Last fraction of the run that takes the rate to 0.")] = 0.5,
     early_stopping: Annotated[bool, typer.Option(help="Hold rows out, stop when their bound stops rising.")] = False,
     validation_fraction: Annotated[float, typer.Option(help="Rows held out for early stopping.")] = 0.1,
@@ -173,9 +180,9 @@ def fit(
     seed: Seed = 0,
     device: Annotated[str, typer.Option(help="A torch device, such as cpu or cuda.")] = "cpu",
     compile: Annotated[bool, typer.Option(help="Let torch.compile fuse the networks.")] = False,  # noqa: A002
-    checkpoint_dir: Annotated[Path | None, typer.Option(help="Folder for checkpoints.")] = None,
-    checkpoint_every: Annotated[int, typer.Option(help="Iterations between two checkpoints.")] = 1000,
-    resume: Annotated[bool, typer.Option(help="Go on from the checkpoint, if there is one.")] = False,
+    checkpoint_dir: CheckpointDir = None,
+    checkpoint_every: CheckpointEvery = 1000,
+    resume: Resume = False,
     label_column: LabelColumn = None,
 ) -> None:
     """Fit a model to data.
@@ -382,13 +389,13 @@ def classify_fit(
     temperature: Annotated[float, typer.Option(help="Of relaxed slots (monte_carlo).")] = 1.0,
     n_members: Annotated[int, typer.Option(help="Networks whose probabilities are averaged.")] = 1,
     n_trees: Annotated[int, typer.Option(help="Trees that vote beside the networks.")] = 0,
-    max_iter: Annotated[int, typer.Option(help="Training iterations.")] = 500,
-    batch_size: Annotated[int, typer.Option(help="Rows an iteration.")] = 200,
-    learning_rate: Annotated[float, typer.Option(help="Of Adam.")] = 3e-3,
+    max_iter: MaxIter = 500,
+    batch_size: BatchSize = 200,
+    learning_rate: LearningRate = 3e-3,
     seed: Seed = 0,
-    checkpoint_dir: Annotated[Path | None, typer.Option(help="Folder for checkpoints.")] = None,
-    checkpoint_every: Annotated[int, typer.Option(help="Iterations between two checkpoints.")] = 1000,
-    resume: Annotated[bool, typer.Option(help="Go on from the checkpoint, if there is one.")] = False,
+    checkpoint_dir: CheckpointDir = None,
+    checkpoint_every: CheckpointEvery = 1000,
+    resume: Resume = False,
 ) -> None:
     """Fit a classifier to rows with labels.
 
@@ -436,7 +443,7 @@ def classify_fit(
 @classify_app.command("predict")
 @_clear_errors
 def classify_predict(
-    model: Annotated[Path, typer.Argument(help="A model file of 'sdlgm classify fit'.", show_default=False)],
+    model: Classifier,
     data: LabelledData,
     table: Annotated[Path, typer.Option("--out", help="Where to write: .npy, .csv or .parquet.", show_default=False)],
     proba: Annotated[bool, typer.Option("--proba", help="Write probabilities instead of 0 and 1.")] = False,
@@ -461,7 +468,7 @@ def classify_predict(
 @classify_app.command("evaluate")
 @_clear_errors
 def classify_evaluate(
-    model: Annotated[Path, typer.Argument(help="A model file of 'sdlgm classify fit'.", show_default=False)],
+    model: Classifier,
     data: LabelledData,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
@@ -546,7 +553,7 @@ def _n_jobs(jobs: int) -> int:
 
 def _chosen(names: str, known: Iterable[str], what: str) -> list[str]:
     """Names with commas; all if there is none."""
-    chosen = [name.strip() for name in names.split(",") if name.strip()] or list(known)
+    chosen = list(_names(names) or known)
     unknown = set(chosen) - set(known)
     if unknown:
         raise DataError(f"{', '.join(sorted(unknown))}: no such {what}; known are {', '.join(known)}")

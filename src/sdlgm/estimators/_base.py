@@ -42,8 +42,6 @@ class TorchEstimator(BaseEstimator):
         check_is_fitted(self)
         _modelfile.save(self, path)
 
-    # What a model file holds beside what all estimators have
-
     def _check_settings(self) -> None:
         """What `_parameter_constraints` cannot say."""
         if self.resume and self.checkpoint_dir is None:
@@ -54,35 +52,6 @@ class TorchEstimator(BaseEstimator):
             widths = getattr(self, name, ())
             if not all(isinstance(width, Integral) and int(width) > 0 for width in widths):
                 raise ValueError(f"{name}={widths!r}; it is a tuple of positive whole numbers")
-
-    def _fitted_params(self) -> dict[str, Any]:
-        """Settings as they were when the model was fitted."""
-        return {}
-
-    def _fitted_document(self) -> dict[str, Any]:
-        """What was learned and is no tensor, as JSON knows it."""
-        return {}
-
-    def _fitted_tensors(self) -> dict[str, Tensor]:
-        """What was learned beside the module and the scaling."""
-        return {}
-
-    def _module_of(self, document: dict[str, Any]) -> Callable[[], nn.Module]:
-        """How to make the module that settings and document describe."""
-        raise NotImplementedError
-
-    def _restored(
-        self,
-        document: dict[str, Any],
-        tensors: dict[str, Tensor],
-        module: Any,
-        scaling: Scaling,
-        n_iter: int,
-        seed: int,
-        history: list[train.Record],
-    ) -> Self:
-        """The estimator as it was when it was saved."""
-        raise NotImplementedError
 
     def _run(self, fitting: Any, batches: train.ShuffledBatches, monitor: Any, seed: int, callback: Any = None) -> Self:
         """Train, and make what comes of it the estimator's own; after a divergence, the last good parameters."""
@@ -123,6 +92,37 @@ class TorchEstimator(BaseEstimator):
         model = {key: list(value) if isinstance(value, tuple) else value for key, value in config.items()}
         identity: dict[str, Any] = {**model, **asdict(trainer.config), "seed": seed, "data": batches.fingerprint()}
         return train.Checkpoint(self.checkpoint_dir, self.checkpoint_every, identity)
+
+    # What a model file holds beside what all estimators have
+
+    def _fitted_params(self) -> dict[str, Any]:
+        """Settings as they were when the model was fitted."""
+        return {}
+
+    def _fitted_document(self) -> dict[str, Any]:
+        """What was learned and is no tensor, as JSON knows it."""
+        return {}
+
+    def _fitted_tensors(self) -> dict[str, Tensor]:
+        """What was learned beside the module and the scaling."""
+        return {}
+
+    def _module_of(self, document: dict[str, Any]) -> Callable[[], nn.Module]:
+        """How to make the module that settings and document describe."""
+        raise NotImplementedError
+
+    def _restored(
+        self,
+        document: dict[str, Any],
+        tensors: dict[str, Tensor],
+        module: Any,
+        scaling: Scaling,
+        n_iter: int,
+        seed: int,
+        history: list[train.Record],
+    ) -> Self:
+        """The estimator as it was when it was saved."""
+        raise NotImplementedError
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")

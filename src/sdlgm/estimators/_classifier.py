@@ -20,7 +20,7 @@ from sdlgm.estimators._inputs import Columns, Scaling, in_batches, seeded, usabl
 from sdlgm.estimators._targets import Labels, check_budget, labels_of
 from sdlgm.model.labelled import LabelledConfig, LabelledModule, Variant
 from sdlgm.model.labels import LABEL_FORMS, LabelForm
-from sdlgm.model.members import mean_over_members
+from sdlgm.model.members import for_each_member, mean_over_members
 from sdlgm.model.networks import ACTIVATIONS
 from sdlgm.thresholds import best_threshold, best_thresholds, f1, labels_at, out_of_fold
 from sdlgm.train.batches import Rows
@@ -402,15 +402,8 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
 
         If every row has one class, the probabilities of a row add up to one.
         """
-        rows = self._fitted_rows(X)
-        device = self._fitting.trainer.device
-        parts = []
-        with torch.inference_mode():
-            for x in self._batches(rows):
-                generator = torch.Generator(device).manual_seed(0)
-                presence = self.module_.presence(x, n_samples=_PREDICTION_SAMPLES, generator=generator)
-                parts.append(self._with_trees(x, presence, 0))
-        probs = np.clip(np.concatenate(parts), 0.0, 1.0)
+        check_is_fitted(self)
+        probs = np.clip(self._mean_over_members(X, self.module_.presence, 0), 0.0, 1.0)
         if not self.single_label_:
             return probs
         probs = np.maximum(probs, np.finfo(np.float64).tiny)  # if none is likely at all, all are as likely
@@ -421,10 +414,8 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
 
         If every row has one class, the likeliest class.
         """
-        probs = self.predict_proba(X)
-        if self.single_label_:
-            return self.classes_[probs.argmax(axis=1)]
-        return labels_at(probs, self.threshold_, self.max_active_).astype(np.int64)
+        predicted = self._indicator_at(self.predict_proba(X))
+        return self.classes_[predicted.argmax(axis=1)] if self.single_label_ else predicted
 
     def predict_labels(self, X) -> list[tuple[Any, ...]]:
         """Labels by name, one tuple a row."""
@@ -435,28 +426,23 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
 
     def predict_sparsity(self, X) -> LabelNumbers:
         """How many labels each row has: the expected number, and the probability of every number up to the budget."""
-        rows = self._fitted_rows(X)
-        parts = []
-        with torch.inference_mode():
-            for x in self._batches(rows):
-                generator = torch.Generator(self._fitting.trainer.device).manual_seed(0)
-                numbers = self.module_.number_of_labels(x, n_samples=_PREDICTION_SAMPLES, generator=generator)
-                parts.append(self._with_trees(x, numbers, 1))
-        probs = np.concatenate(parts)
+        check_is_fitted(self)
+        probs = self._mean_over_members(X, self.module_.number_of_labels, 1)
         probs /= probs.sum(axis=1, keepdims=True)
         return LabelNumbers(probs @ np.arange(probs.shape[1]), probs)
 
     def score(self, X, y, sample_weight=None) -> float:
         """Micro-averaged F1 of `predict`; if every row has one class, that is the accuracy."""
         true = labels_of(y, self.classes_).indicator
-        predicted = self._predicted_indicator(X)
+        predicted = self._indicator_at(self.predict_proba(X))
         zero: Any = 0.0
         return float(f1_score(true, predicted, average="micro", zero_division=zero, sample_weight=sample_weight))
 
     def evaluate(self, X, y) -> LabelEvaluation:
         """How well `predict`, and the probabilities behind it, do on rows whose labels are known."""
         true = labels_of(y, self.classes_).indicator
-        probs, predicted = self.predict_proba(X), self._predicted_indicator(X)
+        probs = self.predict_proba(X)
+        predicted = self._indicator_at(probs)
         present = true.any(axis=0)
         likely = np.clip(np.where(true > 0, probs, 1 - probs), 1e-12, 1.0)
         return LabelEvaluation(
@@ -489,21 +475,10 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
                 # The encoder never names a feature twice, so the decoder has not seen one twice either.
                 codes = torch.cat([codes, prior.sample(1, generator)[0].clamp(max=1)], dim=-1)
             n_members = module.config.n_members
-            means = module.decoder(codes.repeat(n_members, 1)).unflatten(0, (n_members, -1))
+            means = module.decoder(for_each_member(codes, n_members)).unflatten(0, (n_members, -1))
             member = torch.randint(n_members, (len(codes),), generator=generator, device=device)
             drawn = module.likelihood.sample(means[member, torch.arange(len(codes), device=device)], generator)
         return self._fitting.scaling.undo(drawn.cpu().double().numpy())
-
-    def _with_trees(self, x: torch.Tensor, of_members: torch.Tensor, part: int) -> np.ndarray:
-        """The mean over the members and, if there are trees, the mean of that and their votes."""
-        mean = mean_over_members(of_members, self.module_.config.n_members).cpu().double().numpy()
-        forest = self._fitting.forest
-        if forest is None:
-            return mean
-        votes = forest.votes(x.cpu().numpy())[part]
-        common = min(mean.shape[1], votes.shape[1])  # more labels than the budget, or than there are, have no rows
-        mean[:, :common] += votes[:, :common]
-        return mean / 2
 
     # Files
 
@@ -553,16 +528,30 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
 
     # Shared by the above
 
-    def _predicted_indicator(self, X) -> np.ndarray:
-        predicted = self.predict(X)
-        return labels_of(predicted, self.classes_).indicator if self.single_label_ else predicted
+    def _indicator_at(self, probs: np.ndarray) -> np.ndarray:
+        """What is predicted at these probabilities; of one class a row, the likeliest."""
+        if self.single_label_:
+            return np.eye(probs.shape[1], dtype=np.int64)[probs.argmax(axis=1)]
+        return labels_at(probs, self.threshold_, self.max_active_).astype(np.int64)
+
+    def _mean_over_members(self, X, of_members: Callable[..., torch.Tensor], of_trees: int) -> np.ndarray:
+        """What members say, averaged; if there are trees, the mean of that and their votes (see `Forest.votes`)."""
+        forest, parts = self._fitting.forest, []
+        with torch.inference_mode():
+            for x in self._batches(self._validated(X, reset=False)):
+                generator = torch.Generator(self._fitting.trainer.device).manual_seed(0)
+                values = of_members(x, n_samples=_PREDICTION_SAMPLES, generator=generator)
+                mean = mean_over_members(values, self.module_.config.n_members).cpu().double().numpy()
+                if forest is not None:
+                    votes = forest.votes(x.cpu().numpy())[of_trees]
+                    common = min(mean.shape[1], votes.shape[1])  # no row has more labels than the budget, or than all
+                    mean[:, :common] += votes[:, :common]
+                    mean /= 2
+                parts.append(mean)
+        return np.concatenate(parts)
 
     def _validated(self, X, *, reset: bool) -> Rows:
         return cast(Rows, validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]))
-
-    def _fitted_rows(self, X) -> Rows:
-        check_is_fitted(self)
-        return self._validated(X, reset=False)
 
     def _batches(self, rows: Rows) -> Iterator[torch.Tensor]:
         for number, batch in enumerate(in_batches(rows, _BATCH)):

@@ -108,7 +108,6 @@ class LabelEncoder(nn.Module):
     @torch.no_grad()
     def start_at(self, frequencies: Float[Tensor, " K"]) -> None:
         """Let the labels be as frequent at first as they are in the data."""
-        frequencies = frequencies.clamp(RAREST, MOST_FREQUENT)
         if self.gate is None:
             self.labels.bias.copy_(torch.logit(frequencies).expand_as(self.labels.bias))
             return
@@ -133,7 +132,7 @@ class LabelPrior(nn.Module):
 
     @torch.no_grad()
     def start_at(self, frequencies: Float[Tensor, " K"]) -> None:
-        symbols = slot_probabilities(frequencies.clamp(RAREST, MOST_FREQUENT), self.labels.n_slots)
+        symbols = slot_probabilities(frequencies, self.labels.n_slots)
         self.labels.gate_logit.copy_(torch.logit(symbols.sum()))
         self.labels.feature_logits.copy_(symbols.log())
 
@@ -169,6 +168,7 @@ class LabelledModule(SupervisedModule):
     @torch.no_grad()
     def adapt_to(self, frequencies: Float[Tensor, " K"], varies: Tensor) -> None:
         """Start at the frequencies of the labels, and note which inputs are constant."""
+        frequencies = frequencies.clamp(RAREST, MOST_FREQUENT)
         self.posterior.start_at(frequencies)
         self.prior.start_at(frequencies)
         if self.likelihood is not None:
@@ -186,18 +186,22 @@ class LabelledModule(SupervisedModule):
         self, x: Float[Tensor, "batch D"], *, n_samples: int, generator: torch.Generator
     ) -> Float[Tensor, "rows K"]:
         """Probability of each label; for ``monte_carlo`` that of relaxed slots, with the same noise for all rows."""
-        labels = self.inference(x).labels
-        if self.config.form == "monte_carlo":
-            assert isinstance(labels, SlotDistribution)
-            return forms.repeatable_presence(labels, self.temperatures, n_samples, generator)
-        return labels.presence
+        return self._presence_of(self.inference(x).labels, n_samples, generator)
 
     def number_of_labels(
         self, x: Float[Tensor, "batch D"], *, n_samples: int, generator: torch.Generator
     ) -> Float[Tensor, "rows numbers"]:
         """Distribution of the number of labels."""
-        presence = self.presence(x, n_samples=n_samples, generator=generator)
-        return forms.number_of_labels(self.inference(x).labels, self.config.form, presence)
+        labels = self.inference(x).labels
+        return forms.number_of_labels(labels, self.config.form, self._presence_of(labels, n_samples, generator))
+
+    def _presence_of(
+        self, labels: SlotDistribution | SubsetDistribution, n_samples: int, generator: torch.Generator
+    ) -> Tensor:
+        if self.config.form == "monte_carlo":
+            assert isinstance(labels, SlotDistribution)
+            return forms.repeatable_presence(labels, self.temperatures, n_samples, generator)
+        return labels.presence
 
     def objective(
         self,

@@ -20,7 +20,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from sdlgm.model.noise import gumbel
 from sdlgm.model.slots import SlotDistribution, Temperatures, log_binomial
 from sdlgm.model.subset import SubsetDistribution
 
@@ -58,15 +57,10 @@ def repeatable_presence(
     posterior: SlotDistribution, temperatures: Temperatures, n_samples: int, generator: torch.Generator
 ) -> Float[Tensor, "batch K"]:
     """As `relaxed_presence`, with the same noise for every row: what a row gets does not depend on its place."""
-    log_gate = torch.stack([F.logsigmoid(posterior.gate_logit), F.logsigmoid(-posterior.gate_logit)], dim=-1)
-    n_features = posterior.feature_logits.shape[-1]
     total = torch.zeros_like(posterior.feature_logits)
     for _ in range(n_samples):  # one after the other, since each is a (batch, L0, K) tensor
-        gates = (log_gate[:, None] + gumbel((posterior.n_slots, 2), log_gate, generator)) / temperatures.gate
-        noise = gumbel((posterior.n_slots, n_features), log_gate, generator)
-        features = (posterior.feature_log_probs[:, None] + noise) / temperatures.feature
-        counts = posterior.from_parts(gates.softmax(-1)[None], features.softmax(-1)[None])[0]
-        total += _presence_of(counts, posterior.n_slots)
+        parts = posterior.relaxed_parts(1, temperatures, generator, common_noise=True)
+        total += _presence_of(posterior.from_parts(*parts)[0], posterior.n_slots)
     return total / n_samples
 
 

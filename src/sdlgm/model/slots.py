@@ -162,11 +162,19 @@ class SlotDistribution:
         return symbols_with_gradient(self.log_probs, self.probs, drawn, self.n_slots, to_log_probs)
 
     def relaxed_parts(
-        self, n_samples: int, temperatures: Temperatures, generator: torch.Generator
+        self,
+        n_samples: int,
+        temperatures: Temperatures,
+        generator: torch.Generator,
+        *,
+        common_noise: bool = False,
     ) -> tuple[Float[Tensor, "S batch L0 2"], Float[Tensor, "S batch L0 K"]]:
-        """Relaxed gates (the paper's ``equ:2dgumbelsoftmax``) and features (``equ:kdgumbelsoftmax``) of each slot."""
+        """Relaxed gates (the paper's ``equ:2dgumbelsoftmax``) and features (``equ:kdgumbelsoftmax``) of each slot.
+
+        With ``common_noise`` every observation has the same, so that its slots do not depend on its place.
+        """
         batch, n_features = self.feature_log_probs.shape
-        shape = (n_samples, batch, self.n_slots)
+        shape = (n_samples, 1 if common_noise else batch, self.n_slots)
         log_gate = torch.stack([F.logsigmoid(self.gate_logit), F.logsigmoid(-self.gate_logit)], dim=-1)
         gate_noise = gumbel((*shape, 2), log_gate, generator)
         gates = ((log_gate[:, None, :] + gate_noise) / temperatures.gate).softmax(-1)

@@ -3,11 +3,13 @@
 import json
 import multiprocessing
 import os
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+from sdlgm import __version__
 from sdlgm._files import write_text
 
 Run = dict[str, Any]
@@ -53,6 +55,11 @@ def _work_and_keep(work: Callable[[Run, Path], dict[str, Any]], run: Run, folder
     path = _result_path(folder, run)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(run | work(run, path.parent), allow_nan=False))
+
+
+def versioned(settings: Any) -> str:
+    """Tells results of other settings or other defaults under the same name apart."""
+    return f"{__version__}-{zlib.crc32(json.dumps(settings, sort_keys=True).encode()):08x}"
 
 
 def run_folder(folder: Path, run: Run) -> Path:

@@ -3,9 +3,7 @@
 Selection looks at the last 5,000 training images, which no run trains on; the test images are for reporting.
 """
 
-import json
 import time
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,11 +12,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from sdlgm import SDLGM, __version__, _tensorfile
+from sdlgm import SDLGM, _tensorfile
 from sdlgm.model import SDLGMModule, discrete_expectation, relaxed_expectation
 from sdlgm.paper.baselines import DiscreteVAE
 from sdlgm.paper.provenance import publish
-from sdlgm.paper.runs import Run, run_all
+from sdlgm.paper.runs import Run, run_all, versioned
 from sdlgm.report.figures import dense
 
 VALIDATION_FRACTION = 1 / 12  # 5,000 of MNIST's 60,000 training images
@@ -203,13 +201,8 @@ def run_of(name: str, data: str, iterations: int, seed: int) -> Run:
         "data": data,
         "iterations": iterations,
         "seed": seed,
-        "version": version_of(ROWS[name].estimator()),
+        "version": versioned(ROWS[name].estimator().get_params()),
     }
-
-
-def version_of(model: SDLGM) -> str:
-    """Tells results of other settings or other defaults under the same name apart."""
-    return f"{__version__}-{zlib.crc32(json.dumps(model.get_params(), sort_keys=True).encode()):08x}"
 
 
 def split(images: Any) -> tuple[Any, Any]:

@@ -4,9 +4,7 @@ Nothing is chosen by looking at test rows. Settings and thresholds come from fiv
 tried and what was chosen is part of the result.
 """
 
-import json
 import time
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,11 +14,11 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sdlgm import SDLGMClassifier, __version__
+from sdlgm import SDLGMClassifier
 from sdlgm.paper.linear import LinearMultiLabel
 from sdlgm.paper.multilabel_peers import GRIDS, N_TREES, PEERS, RankGauss
 from sdlgm.paper.provenance import publish
-from sdlgm.paper.runs import Run, run_all
+from sdlgm.paper.runs import Run, run_all, versioned
 from sdlgm.thresholds import GRID as THRESHOLDS
 from sdlgm.thresholds import POWERS, best_threshold, best_thresholds, f1, labels_at, out_of_fold
 
@@ -84,7 +82,7 @@ class System:
     """One line of the table."""
 
     title: str
-    _predict: Callable[..., Prediction]
+    _predict: Predict
     grid: Sequence[Setting]
     """What is tried."""
     fixed: Setting = field(default_factory=dict)
@@ -288,10 +286,9 @@ def choose_network(run: Run, _folder: Path) -> dict[str, Any]:
 
 
 def _version() -> str:
-    """Tells results of other settings under the same name apart."""
     fixed = [NETWORKS, ITERATIONS, BATCH, SMALL_BATCH, N_FOLDS, N_RERUNS, list(THRESHOLDS), list(POWERS)]
     systems = {name: [system.grid, system.fixed] for name, system in SYSTEMS.items()}
-    return f"{__version__}-{zlib.crc32(json.dumps([fixed, systems], sort_keys=True).encode()):08x}"
+    return versioned([fixed, systems])
 
 
 def _n_splits(data: str, quick: bool) -> int:
