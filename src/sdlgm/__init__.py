@@ -1,7 +1,8 @@
 """Sparse discrete representations with a hard budget.
 
 Every observation is described by at most ``max_active`` out of ``n_components`` features, and the model learns how many
-each one needs. Start with `SDLGM`, or with `SDLGMClassifier` if there are labels.
+each one needs. Start with `SDLGM`, with `SDLGMClassifier` if there are labels, or with `SDLGMCounter` if
+there are counts.
 """
 
 from importlib import import_module
@@ -17,13 +18,34 @@ from sdlgm.errors import (
 )
 
 if TYPE_CHECKING:
-    from sdlgm.estimators import SDLGM, Evaluation, LabelEvaluation, LabelNumbers, PosteriorProbs, SDLGMClassifier, load
+    from sdlgm.estimators import (
+        SDLGM,
+        CountEvaluation,
+        Evaluation,
+        LabelEvaluation,
+        LabelNumbers,
+        PosteriorProbs,
+        SDLGMClassifier,
+        SDLGMCounter,
+        load,
+    )
 
 __version__ = "0.1.0"
-_ESTIMATORS = ("SDLGM", "Evaluation", "LabelEvaluation", "LabelNumbers", "PosteriorProbs", "SDLGMClassifier", "load")
+_ESTIMATORS = (
+    "SDLGM",
+    "CountEvaluation",
+    "Evaluation",
+    "LabelEvaluation",
+    "LabelNumbers",
+    "PosteriorProbs",
+    "SDLGMClassifier",
+    "SDLGMCounter",
+    "load",
+)
 __all__ = [
     "SDLGM",
     "BudgetError",
+    "CountEvaluation",
     "DataError",
     "DownloadError",
     "Evaluation",
@@ -32,6 +54,7 @@ __all__ = [
     "ModelFileError",
     "PosteriorProbs",
     "SDLGMClassifier",
+    "SDLGMCounter",
     "SDLGMError",
     "TrainingDivergedError",
     "__version__",

@@ -1,10 +1,10 @@
 """Data: files of several kinds, and data sets by name."""
 
 from sdlgm.data.codes import CodesWriter, read_codes, write_codes
-from sdlgm.data.counting import CountDataset, digit_columns, scattered_digits
-from sdlgm.data.dataset import Dataset, MultiLabelDataset
+from sdlgm.data.counting import digit_columns, scattered_digits
+from sdlgm.data.dataset import CountDataset, Dataset, MultiLabelDataset
 from sdlgm.data.idx import read_idx
-from sdlgm.data.labelled import read_labelled
+from sdlgm.data.labelled import read_counted, read_labelled
 from sdlgm.data.loading import Batches, load_data, load_mulan, open_batches
 from sdlgm.data.named import DATASETS, fetch, find_file
 from sdlgm.data.tables import CODES, TABLES, check_writable, read_table, write_table
@@ -26,6 +26,7 @@ __all__ = [
     "load_mulan",
     "open_batches",
     "read_codes",
+    "read_counted",
     "read_idx",
     "read_labelled",
     "read_table",

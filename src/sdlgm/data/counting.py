@@ -1,10 +1,10 @@
 """Pictures of several digits, and how often each digit is in them."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from sdlgm.data.dataset import CountDataset
 from sdlgm.data.named import load_named
 from sdlgm.errors import DataError
 
@@ -12,17 +12,6 @@ N_DIGITS = 10
 DEFAULT_IMAGES = {"train": 5000, "test": 1000}  # the paper's
 
 Source = Literal["mnist", "digits"]
-
-
-@dataclass(frozen=True)
-class CountDataset:
-    """Pictures and the counts of what is in them."""
-
-    name: str
-    images: np.ndarray
-    """(n, height, width), float32 in [0, 1]."""
-    counts: np.ndarray
-    """(n, classes), whole numbers."""
 
 
 def digit_columns(

@@ -59,6 +59,29 @@ class MultiLabelDataset:
         return arrow_table(self.Y, self.label_names)
 
 
+@dataclass(frozen=True)
+class CountDataset:
+    """Rows of observations, or pictures, and how often each class is there."""
+
+    name: str
+    X: np.ndarray
+    """(n, D), or (n, height, width[, channels]); float."""
+    counts: np.ndarray
+    """(n, classes), whole numbers."""
+    feature_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None
+
+    @property
+    def table(self) -> Any:
+        """The observations with the names of their columns, if they have any: what an estimator should be given."""
+        return self.X if self.feature_names is None else arrow_table(self.X, self.feature_names)
+
+    @property
+    def targets(self) -> Any:
+        """The counts with the names of the classes, likewise."""
+        return self.counts if self.class_names is None else arrow_table(self.counts, self.class_names)
+
+
 def binary_labels(where: str, name: str, values: np.ndarray) -> np.ndarray:
     """One label of every row as 0 and 1, or an error that says what is there instead."""
     missing = np.isnan(values)

@@ -77,29 +77,31 @@ def kind_of(path: Path) -> str:
 
 
 def _read_npy(path: Path) -> Dataset:
-    try:
-        with path.open("rb") as file:  # numpy leaves a file that it cannot read open
-            array = np.load(file, allow_pickle=False)
-    except Exception as error:  # a damaged header makes numpy fail in many ways
-        raise DataError(f"{path}: not a plain .npy array ({error})") from error
-    return from_array(path, array)
+    return from_array(path, arrays_of(path)["X"])
 
 
 def _read_npz(path: Path) -> Dataset:
     codes = load_sparse(path)
     if codes is not None:
         return Dataset(path.name, codes)
+    arrays = arrays_of(path)
+    key = "X" if "X" in arrays else next(iter(arrays)) if len(arrays) == 1 else None
+    if key is None:
+        raise DataError(f"{path}: has the arrays {', '.join(arrays)}; name the observations X")
+    return from_array(path, arrays[key], arrays.get("y"))
+
+
+def arrays_of(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a ``.npz`` file by their names, or that of a ``.npy`` file as X."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            names = archive.files
-            key = "X" if "X" in names else names[0] if len(names) == 1 else None
-            if key is None:
-                raise DataError(f"{path}: has the arrays {', '.join(names)}; name the observations X")
-            return from_array(path, archive[key], archive["y"] if "y" in names else None)
-    except DataError:
-        raise
-    except Exception as error:  # damaged archives make zipfile, zlib and numpy fail in many ways
-        raise DataError(f"{path}: not an archive of plain arrays ({error})") from error
+        with path.open("rb") as file:  # numpy leaves a file that it cannot read open
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return {"X": loaded}
+            with loaded:
+                return {name: loaded[name] for name in loaded.files}
+    except Exception as error:  # damaged files make numpy, zipfile and zlib fail in many ways
+        raise DataError(f"{path}: not a plain .npy array, or not an archive of them ({error})") from error
 
 
 def load_sparse(path: Path) -> sp.csr_matrix | None:

@@ -1,24 +1,33 @@
 """What every estimator of the library has in common."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from sdlgm import train
 from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators import _modelfile
-from sdlgm.estimators._inputs import Scaling
+from sdlgm.estimators._inputs import Scaling, in_batches, seeded, usable_device
+from sdlgm.model.supervised import SupervisedModule
+from sdlgm.train.batches import Rows
 
 RandomState = int | np.random.RandomState | None
+
+# Distributions of the number of labels, or of a count, have as many entries.
+LARGEST_BUDGET = 10**4
+
+_BATCH = 1000
+# Rows on which a run with targets is watched.
+_WATCHED_ROWS = 100
 
 
 class TorchEstimator(BaseEstimator):
@@ -126,3 +135,47 @@ class TorchEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")
+
+
+class SupervisedEstimator(TorchEstimator):
+    """An estimator whose rows have targets."""
+
+    batch_size: int
+    device: str
+
+    def _train_config(self) -> train.TrainConfig:
+        raise NotImplementedError
+
+    def _new_trainer(self, module: SupervisedModule, seed: int) -> train.SupervisedTrainer:
+        device = usable_device(self.device)
+        config = self._train_config()
+        return seeded(lambda: train.SupervisedTrainer(module.to(device), config, seed), seed)
+
+    def _run_on(self, fitting: Any, packed: np.ndarray, n_with_targets: int, seed: int) -> Self:
+        """Train on packed rows, of which the first have targets."""
+        watched = packed[np.random.default_rng(seed).permutation(n_with_targets)[:_WATCHED_ROWS]]
+        batches = train.ShuffledBatches(packed, int(self.batch_size), seed)
+        return self._run(fitting, batches, train.SupervisedMonitor(watched, seed), seed)
+
+    def _validated(self, X, *, reset: bool) -> Rows:
+        return cast(Rows, validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]))
+
+    def _batches(self, rows: Rows) -> Iterator[Tensor]:
+        for number, batch in enumerate(in_batches(rows, _BATCH)):
+            values = self._fitting.scaling.apply_checked(batch, first_row=number * _BATCH)
+            yield train.to_tensor(values, self._fitting.trainer.device)
+
+
+def checked_budget(budget: Any) -> int:
+    """A budget from a file."""
+    if not isinstance(budget, int) or not 1 <= budget <= LARGEST_BUDGET:
+        raise ValueError(f"the budget is {budget}")
+    return budget
+
+
+def checked_classes(classes: Any) -> np.ndarray:
+    """Names or numbers of labels or classes from a file."""
+    plain = isinstance(classes, list) and all(isinstance(name, str | int | float) for name in classes)
+    if not plain or len(set(classes)) != len(classes):
+        raise ValueError("the classes are not a list of different names or numbers")
+    return np.array(classes, dtype=object if any(isinstance(name, str) for name in classes) else None)

@@ -1,7 +1,7 @@
 """The multi-label classifier."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from numbers import Integral, Real
 from typing import Any, Self, cast
@@ -11,12 +11,18 @@ import torch
 from sklearn.base import ClassifierMixin, _fit_context, clone
 from sklearn.metrics import f1_score
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from sdlgm import _tensorfile, train
-from sdlgm.estimators._base import RandomState, TorchEstimator
+from sdlgm.estimators._base import (
+    LARGEST_BUDGET,
+    RandomState,
+    SupervisedEstimator,
+    checked_budget,
+    checked_classes,
+)
 from sdlgm.estimators._forest import Forest
-from sdlgm.estimators._inputs import Columns, Scaling, in_batches, seeded, usable_device
+from sdlgm.estimators._inputs import Columns, Scaling, seeded
 from sdlgm.estimators._targets import Labels, check_budget, labels_of
 from sdlgm.model.labelled import LabelledConfig, LabelledModule, Variant
 from sdlgm.model.labels import LABEL_FORMS, LabelForm
@@ -25,14 +31,9 @@ from sdlgm.model.networks import ACTIVATIONS
 from sdlgm.thresholds import best_threshold, best_thresholds, f1, labels_at, out_of_fold
 from sdlgm.train.batches import Rows
 
-_BATCH = 1000
 _FOLDS = 5
 # Relaxed draws behind a probability of the paper's form.
 _PREDICTION_SAMPLES = 20
-# The distribution of the number of labels has as many entries.
-_LARGEST_BUDGET = 10**4
-# Rows on which a run is watched.
-_WATCHED_ROWS = 100
 # Settings of the module that are parameters of the estimator under the same name.
 _SAVED_AS_FITTED = (
     "variant",
@@ -91,7 +92,7 @@ class _Fitting:
     forest: Forest | None
 
 
-class SDLGMClassifier(ClassifierMixin, TorchEstimator):
+class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
     """Multi-label classification with a learned number of labels and a hard budget of them.
 
     The labels y of a row are the features of its code: at most ``max_active`` out of K, and how many it has is a random
@@ -192,7 +193,7 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
 
     _parameter_constraints: dict[str, list[Any]] = {
         "variant": [StrOptions({"dis", "gen", "con"})],
-        "max_active": [Interval(Integral, 1, _LARGEST_BUDGET, closed="both"), None],
+        "max_active": [Interval(Integral, 1, LARGEST_BUDGET, closed="both"), None],
         "likelihood": [StrOptions(set(LABEL_FORMS))],
         "n_latent": [Interval(Integral, 1, None, closed="left")],
         "temperature": [Interval(Real, 0, None, closed="neither")],
@@ -307,11 +308,10 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         seed = self._seed_of(self.random_state)
         fitting = self._start(rows, labels, threshold, max_active, seed)
         packed = train.packed(fitting.scaling.apply(rows), labels.indicator, len(labels.names))
-        watched = packed[np.random.default_rng(seed).permutation(len(packed))[:_WATCHED_ROWS]]
+        n_labelled = len(packed)
         if further is not None:
             packed = np.concatenate([packed, train.packed(fitting.scaling.apply(further), None, len(labels.names))])
-        batches = train.ShuffledBatches(packed, int(self.batch_size), seed)
-        return self._run(fitting, batches, train.SupervisedMonitor(watched, seed), seed)
+        return self._run_on(fitting, packed, n_labelled, seed)
 
     def _start(self, rows: Rows, labels: Labels, threshold: Any, max_active: int, seed: int) -> _Fitting:
         """Everything that has to exist before the first iteration."""
@@ -326,11 +326,6 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
             forest = Forest.fit(scaling.apply(rows), indicator, int(self.n_trees), seed)
         trainer = self._new_trainer(module, seed)
         return _Fitting(labels.names, labels.single, threshold, scaling, trainer, forest)
-
-    def _new_trainer(self, module: LabelledModule, seed: int) -> train.SupervisedTrainer:
-        device = usable_device(self.device)
-        config = self._train_config()
-        return seeded(lambda: train.SupervisedTrainer(module.to(device), config, seed), seed)
 
     def _publish(self, fitting: _Fitting, history: list[train.Record]) -> Self:
         """Make what was fitted the estimator's own, all at once."""
@@ -505,14 +500,12 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
         return {} if forest is None else {f"forest.{name}": tensor for name, tensor in forest.tensors().items()}
 
     def _module_of(self, document: dict[str, Any]) -> Callable[[], LabelledModule]:
-        budget = document["budget"]
-        if not isinstance(budget, int) or not 1 <= budget <= _LARGEST_BUDGET:
-            raise ValueError(f"the budget is {budget}")
+        budget = checked_budget(document["budget"])
         config = self._model_config(self.n_features_in_, len(document["classes"]), budget)
         return lambda: LabelledModule(config)
 
     def _restored(self, document, tensors, module, scaling, n_iter, seed, history) -> Self:
-        classes, single_label = _checked_classes(document["classes"]), document["single_label"]
+        classes, single_label = checked_classes(document["classes"]), document["single_label"]
         threshold = _checked_threshold(document["threshold"], len(classes))
         if not isinstance(single_label, bool):
             raise ValueError("whether rows have one class each is neither true nor false")
@@ -550,28 +543,12 @@ class SDLGMClassifier(ClassifierMixin, TorchEstimator):
                 parts.append(mean)
         return np.concatenate(parts)
 
-    def _validated(self, X, *, reset: bool) -> Rows:
-        return cast(Rows, validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]))
-
-    def _batches(self, rows: Rows) -> Iterator[torch.Tensor]:
-        for number, batch in enumerate(in_batches(rows, _BATCH)):
-            values = self._fitting.scaling.apply_checked(batch, first_row=number * _BATCH)
-            yield train.to_tensor(values, self._fitting.trainer.device)
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.target_tags.multi_output = True
         tags.classifier_tags.multi_label = True
         return tags
-
-
-def _checked_classes(classes: Any) -> np.ndarray:
-    """Names or numbers of labels from a file."""
-    plain = isinstance(classes, list) and all(isinstance(name, str | int | float) for name in classes)
-    if not plain or len(set(classes)) != len(classes):
-        raise ValueError("the labels are not a list of different names or numbers")
-    return np.array(classes, dtype=object if any(isinstance(name, str) for name in classes) else None)
 
 
 def _checked_threshold(threshold: Any, n_labels: int) -> float | np.ndarray:

@@ -47,15 +47,15 @@ def save(estimator: "TorchEstimator", path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
-    """Read a model that `SDLGM.save` or `SDLGMClassifier.save` wrote.
+    """Read a model that the ``save`` of an `SDLGM`, `SDLGMClassifier` or `SDLGMCounter` wrote.
 
     The file is data: nothing in it is executed. A file that is truncated, foreign, of another version, or whose
     numbers do not fit its settings raises `ModelFileError`, which says what is wrong with it. The state of the
     optimiser is not part of a model: `partial_fit` starts with a fresh one.
     """
-    from sdlgm.estimators import SDLGM, SDLGMClassifier
+    from sdlgm.estimators import SDLGM, SDLGMClassifier, SDLGMCounter
 
-    known: dict[str, type[TorchEstimator]] = {"SDLGM": SDLGM, "SDLGMClassifier": SDLGMClassifier}
+    known: dict[str, type[TorchEstimator]] = {kind.__name__: kind for kind in (SDLGM, SDLGMClassifier, SDLGMCounter)}
     target = usable_device(device)
     document, tensors = _tensorfile.read(path, KIND)
     try:

@@ -1,4 +1,4 @@
-"""Labels as users have them, to an indicator matrix."""
+"""Labels and counts as users have them, to matrices."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -54,6 +54,57 @@ def labels_of(Y: Any, names: np.ndarray | None = None) -> Labels:
     return Labels(_indicator(values), names)
 
 
+@dataclass(frozen=True)
+class Counts:
+    """A matrix of counts and the names of its columns."""
+
+    matrix: np.ndarray
+    names: np.ndarray
+    single: bool
+    """Whether the counts were of one class, without a dimension for classes."""
+
+
+def counts_of(y: Any, names: np.ndarray | None = None) -> Counts:
+    """Counts from a matrix (dense, sparse, a data frame) or, for one class, from one number a row.
+
+    ``names``, if given, are those of the training data, and columns are brought into their order.
+    """
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None; give a matrix of counts")
+    columns = getattr(y, "column_names", getattr(y, "columns", None))  # of pyarrow; of pandas and polars
+    values = cast(Any, y).toarray() if sp.issparse(y) else np.asarray(y)
+    if values.ndim not in (1, 2) or 0 in values.shape[1:]:
+        raise ValueError(f"y has the shape {values.shape}; give (n_samples, n_classes)")
+    single = values.ndim == 1
+    found = None if columns is None else np.asarray([str(name) for name in columns], dtype=object)
+    matrix = values.reshape(len(values), -1)
+    if names is None:
+        return Counts(_whole(matrix), np.arange(matrix.shape[1]) if found is None else found, single)
+    if found is not None and names.dtype == object:
+        matrix = matrix[:, _places(found.tolist(), names.tolist())]
+    elif matrix.shape[1] != len(names):
+        raise ValueError(f"y has {matrix.shape[1]} columns, the model has {len(names)} classes")
+    return Counts(_whole(matrix), names, single)
+
+
+def _whole(values: np.ndarray) -> np.ndarray:
+    """Counts as whole numbers, all of them checked."""
+    if values.dtype.kind not in "biufO":
+        raise ValueError(f"y holds {values.dtype}, not counts")
+    try:
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("y holds values that are no numbers; give whole numbers, 0 or more") from None
+    assert_all_finite(numbers, input_name="y")
+    wrong = (numbers < 0) | (numbers != np.floor(numbers))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"y has {values[row, column]!s} in row {row}, column {column}; counts are whole numbers, 0 or more"
+        )
+    return numbers.astype(np.int64)
+
+
 def _places(found: list[Any], names: list[Any]) -> list[int]:
     """Where the columns of the model's labels are."""
     differing = sorted(set(found) ^ set(names), key=str)
@@ -62,13 +113,13 @@ def _places(found: list[Any], names: list[Any]) -> list[int]:
     return [found.index(name) for name in names]
 
 
-def check_budget(indicator: np.ndarray, max_active: int) -> None:
-    """Refuse rows with more labels than slots."""
-    numbers = indicator.sum(axis=1)
+def check_budget(targets: np.ndarray, max_active: int, what: str = "labels") -> None:
+    """Refuse rows with more labels, or higher counts in all, than slots."""
+    numbers = targets.sum(axis=1)
     if numbers.size and numbers.max() > max_active:
         row = int(np.argmax(numbers > max_active))
         raise BudgetError(
-            f"row {row} has {int(numbers[row])} labels, more than max_active={max_active}; "
+            f"row {row} has {int(numbers[row])} {what}, more than max_active={max_active}; "
             f"these data need max_active={int(numbers.max())} or more"
         )
 

@@ -1,0 +1,483 @@
+"""The counter of repeated classes."""
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from numbers import Integral, Real
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from scipy.stats import binom
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from sdlgm import train
+from sdlgm.estimators._base import (
+    LARGEST_BUDGET,
+    RandomState,
+    SupervisedEstimator,
+    checked_budget,
+    checked_classes,
+)
+from sdlgm.estimators._inputs import Columns, Scaling, seeded
+from sdlgm.estimators._targets import Counts, check_budget, counts_of
+from sdlgm.model.counting import CELL, CountConfig, CountEncoderName, CountModule
+from sdlgm.model.networks import ACTIVATIONS
+from sdlgm.model.slots import SlotDistribution
+from sdlgm.train.batches import Rows, dense
+
+# Settings of the module that are parameters of the estimator under the same name.
+_SAVED_AS_FITTED = ("encoder", "hidden", "channels", "activation", "dropout", "max_shift")
+
+
+@dataclass(frozen=True)
+class CountEvaluation:
+    """How well counts are predicted, on rows whose counts are known."""
+
+    n_rows: int
+    max_active: int
+    mse_expected: float
+    """Mean squared error of `SDLGMCounter.predict_mean`, a class and row."""
+    mse_rounded: float
+    """The same of `SDLGMCounter.predict`."""
+    exact_match: float
+    """Share of rows whose counts are all right."""
+    log_likelihood: float
+    """Of the count vectors, in nats a row, exactly."""
+    total_true: float
+    """Mean sum of a row's counts."""
+    total_expected: float
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """What a fit makes, before the estimator takes it over."""
+
+    classes: np.ndarray
+    single_class: bool
+    shape: tuple[int, ...]
+    scaling: Scaling
+    trainer: train.SupervisedTrainer
+
+
+class SDLGMCounter(SupervisedEstimator):
+    """How often does each class appear: counts of repeated classes with a hard budget.
+
+    The counts of a row are its code, seen in training. Their distribution is that of the slots,
+
+        counts ~ Multinomial(max_active, (lambda pi_1, ..., lambda pi_K, 1 - lambda)),
+
+    with lambda and pi from an encoder of x. Training maximises its logarithm, exactly and without samples; see
+    `sdlgm.model.counting`.
+
+    Parameters
+    ----------
+    max_active : int or None, default=None
+        Largest sum of the counts of a row, L0. None takes that of the training data.
+    encoder : {"auto", "mlp", "cnn", "patches"}, default="auto"
+        ``"mlp"``: fully connected layers, for any rows. ``"cnn"``: convolutions, then fully connected layers.
+        ``"patches"``: convolutions, then each patch of the picture votes for one class or for none, and the votes add
+        up to the expected counts. ``"auto"`` takes ``"patches"`` for pictures and ``"mlp"`` for other rows.
+    hidden : tuple of int, default=(128,)
+        Widths of the fully connected layers; the last one also is what ``"patches"`` describes a patch with.
+    channels : int, default=24
+        Channels of the first convolutions; later ones have twice as many.
+    patch_size : int, (int, int) or None, default=None
+        Height and width of a patch in pixels; multiples of four, to which other numbers are rounded. None divides the
+        area of the picture by ``max_active`` and takes a square of that size.
+    patch_stride : int, (int, int) or None, default=None
+        From one patch to the next. None lets patches tile the picture if they do so exactly and if there are as many as
+        slots, and otherwise is a quarter of a patch.
+    activation : {"silu", "relu"}, default="silu"
+    dropout : float, default=0.3
+        Of the hidden layers.
+    max_shift : int, default=2
+        Pixels by which pictures are moved at random, each way, while training.
+    weight_decay : float, default=0.01
+        How strongly parameters are drawn to zero, apart from the gradient (as in AdamW).
+    max_iter : int, default=1000
+        Iterations, each of one batch.
+    batch_size : int, default=50
+    learning_rate : float, default=3e-3
+    lr_decay : float, default=1.0
+        Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
+    checkpoint_dir : path or None, default=None
+        Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM.
+    checkpoint_every : int, default=1000
+    resume : bool, default=False
+        Let `fit` continue from the checkpoint, if there is one. Needs an integer ``random_state``.
+    random_state : int, RandomState or None, default=None
+    device : str, default="cpu"
+    verbose : int, default=0
+        Show a progress bar if not 0.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Column names of the counts, or column numbers.
+    max_active_ : int
+        The budget in use.
+    encoder_ : str
+        The encoder in use.
+    shape_in_ : tuple of int
+        Of a row: (values,), or (height, width, channels) of a picture.
+    single_class_ : bool
+        Whether the counts were one number a row.
+    n_iter_ : int
+    history_ : list of Record
+        Training curves; ``discrete`` is the mean log-probability of the counts.
+    module_ : CountModule
+    n_features_in_ : int
+        Number of values of a row.
+    feature_names_in_ : ndarray of str
+        Only if X had column names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sdlgm import SDLGMCounter
+    >>> rng = np.random.default_rng(0)
+    >>> counts = rng.integers(3, size=(300, 2))
+    >>> X = counts @ rng.normal(size=(2, 5)) + rng.normal(scale=0.1, size=(300, 5))
+    >>> model = SDLGMCounter(max_iter=300, random_state=0).fit(X, counts)
+    >>> model.predict(X).shape, model.max_active_, bool(model.score(X, counts) > 0.9)
+    ((300, 2), 4, True)
+
+    """
+
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    classes_: np.ndarray
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "max_active": [Interval(Integral, 1, LARGEST_BUDGET, closed="both"), None],
+        "encoder": [StrOptions({"auto", "mlp", "cnn", "patches"})],
+        "hidden": [tuple, list],
+        "channels": [Interval(Integral, 1, None, closed="left")],
+        "patch_size": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
+        "patch_stride": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
+        "activation": [StrOptions(set(ACTIVATIONS))],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "max_shift": [Interval(Integral, 0, None, closed="left")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "lr_decay": [Interval(Real, 0, 1, closed="both")],
+        "checkpoint_dir": [str, os.PathLike, None],
+        "checkpoint_every": [Interval(Integral, 1, None, closed="left")],
+        "resume": ["boolean"],
+        "random_state": ["random_state"],
+        "device": [str],
+        "verbose": ["verbose"],
+    }
+    _module_class: type[CountModule] = CountModule
+
+    def __init__(
+        self,
+        *,
+        max_active: int | None = None,
+        encoder: str = "auto",
+        hidden: tuple[int, ...] = (128,),
+        channels: int = 24,
+        patch_size: int | tuple[int, int] | None = None,
+        patch_stride: int | tuple[int, int] | None = None,
+        activation: str = "silu",
+        dropout: float = 0.3,
+        max_shift: int = 2,
+        weight_decay: float = 0.01,
+        max_iter: int = 1000,
+        batch_size: int = 50,
+        learning_rate: float = 3e-3,
+        lr_decay: float = 1.0,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 1000,
+        resume: bool = False,
+        random_state: RandomState = None,
+        device: str = "cpu",
+        verbose: int = 0,
+    ):
+        self.max_active = max_active
+        self.encoder = encoder
+        self.hidden = hidden
+        self.channels = channels
+        self.patch_size = patch_size
+        self.patch_stride = patch_stride
+        self.activation = activation
+        self.dropout = dropout
+        self.max_shift = max_shift
+        self.weight_decay = weight_decay
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.lr_decay = lr_decay
+        self.checkpoint_dir = checkpoint_dir
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    # Fitting
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y) -> Self:
+        """Fit to rows X, or pictures X, and their counts.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features_in), (n_samples, height, width) or (.., height, width, channels)
+        y : array-like of shape (n_samples, n_classes), sparse matrix or data frame of counts, or (n_samples,)
+            Whole numbers, none negative; one number a row counts a single class.
+
+        """
+        self._check_settings()
+        flat, shape = _flat(X)
+        rows = self._validated(flat, reset=True)
+        counts = counts_of(y)
+        if rows.shape[0] != len(counts.matrix):
+            raise ValueError(f"X has {rows.shape[0]} rows, and y has {len(counts.matrix)}")
+        largest = max(1, int(counts.matrix.sum(axis=1).max()))
+        if largest > LARGEST_BUDGET:
+            raise ValueError(f"a row of y adds up to {largest}; the largest budget is {LARGEST_BUDGET}")
+        max_active = largest if self.max_active is None else int(self.max_active)
+        check_budget(counts.matrix, max_active, "in all")
+        seed = self._seed_of(self.random_state)
+        fitting = self._start(rows, counts, shape or (rows.shape[1],), max_active, seed)
+        packed = train.packed(fitting.scaling.apply(rows), counts.matrix, len(counts.names))
+        return self._run_on(fitting, packed, len(packed), seed)
+
+    def _start(self, rows: Rows, counts: Counts, shape: tuple[int, ...], max_active: int, seed: int) -> _Fitting:
+        """Everything that has to exist before the first iteration."""
+        config = self._model_config(shape, counts.matrix.shape[1], max_active)
+        module = seeded(lambda: self._module_class(config), seed)
+        module.adapt_to(torch.tensor(counts.matrix.mean(axis=0), dtype=torch.float32))
+        scaling = _scaling_of(rows, shape)
+        return _Fitting(counts.names, counts.single, shape, scaling, self._new_trainer(module, seed))
+
+    def _publish(self, fitting: _Fitting, history: list[train.Record]) -> Self:
+        """Make what was fitted the estimator's own, all at once."""
+        self._fitting = fitting
+        self.classes_ = fitting.classes
+        self.single_class_ = fitting.single_class
+        self.shape_in_ = fitting.shape
+        self.module_ = cast(CountModule, fitting.trainer.module).eval()
+        self.max_active_ = self.module_.config.n_slots
+        self.encoder_ = self.module_.config.encoder
+        self.n_iter_ = fitting.trainer.iteration
+        self.history_ = history
+        return self
+
+    def _model_config(self, shape: tuple[int, ...], n_classes: int, max_active: int) -> CountConfig:
+        pictures = len(shape) == 3
+        if not pictures and self.encoder in ("cnn", "patches"):
+            raise ValueError(
+                f"encoder={self.encoder!r} needs pictures, X of shape (n_samples, height, width) or (n_samples, "
+                "height, width, channels); for other rows use encoder='mlp'"
+            )
+        encoder = ("patches" if pictures else "mlp") if self.encoder == "auto" else self.encoder
+        patch, stride = self._patches(shape, max_active) if pictures else ((1, 1), (1, 1))
+        return CountConfig(
+            shape=shape,
+            n_classes=n_classes,
+            n_slots=max_active,
+            encoder=cast(CountEncoderName, encoder),
+            hidden=tuple(int(width) for width in self.hidden),
+            channels=int(self.channels),
+            activation=str(self.activation),
+            dropout=float(self.dropout),
+            patch=patch,
+            stride=stride,
+            max_shift=int(self.max_shift) if pictures else 0,
+        )
+
+    def _patches(self, shape: tuple[int, ...], max_active: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Size and stride of the patches, in cells."""
+        height, width, _ = shape
+        cells = -(-height // CELL), -(-width // CELL)
+        square = math.sqrt(height * width / max_active)
+        size = _pair("patch_size", self.patch_size) or (square, square)
+        patch = cast(
+            Any, tuple(max(1, min(whole, round(side / CELL))) for whole, side in zip(cells, size, strict=True))
+        )
+        chosen = _pair("patch_stride", self.patch_stride)
+        if chosen is not None:
+            return patch, cast(Any, tuple(max(1, round(side / CELL)) for side in chosen))
+        tiles = all(whole % side == 0 for whole, side in zip((height, width), (CELL * p for p in patch), strict=True))
+        n_tiles = math.prod(whole // side for whole, side in zip(cells, patch, strict=True))
+        quarter = cast(Any, tuple(max(1, round(side / 4)) for side in patch))
+        return patch, patch if tiles and n_tiles == max_active else quarter
+
+    def _train_config(self) -> train.TrainConfig:
+        return train.TrainConfig(
+            max_iter=int(self.max_iter),
+            batch_size=int(self.batch_size),
+            learning_rate=float(self.learning_rate),
+            lr_decay=float(self.lr_decay),
+            kl_warmup=0.0,
+            final_temperature=None,
+            learn_temperature=False,
+            gradient="reinmax",  # nothing is drawn
+            n_samples=1,
+            kl="exact",
+            binarize=None,
+            n_iter_no_change=None,
+            weight_decay=float(self.weight_decay),
+        )
+
+    # Prediction
+
+    def predict(self, X) -> np.ndarray:
+        """Counts as whole numbers: `predict_mean` rounded, no more than ``max_active_`` in all.
+
+        Of shape (n_samples, n_classes), or (n_samples,) if the counts were one number a row.
+        """
+        return self._as_given(self._rounded(self._mean(self._slots(X))))
+
+    def predict_mean(self, X) -> np.ndarray:
+        """Expected counts, L0 lambda pi; of the same shape as `predict`."""
+        return self._as_given(self._mean(self._slots(X)))
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Probability of every count from 0 to ``max_active_``, of shape (n_samples, n_classes, max_active_ + 1).
+
+        The count of a class is Binomial(L0, lambda pi_k). If the counts were one number a row, the shape is (n_samples,
+        max_active_ + 1).
+        """
+        shares = self._slots(X).probs[:, 1:, None].clamp(max=1).numpy()
+        return self._as_given(np.asarray(binom.pmf(np.arange(self.max_active_ + 1), self.max_active_, shares)))
+
+    def score(self, X, y) -> float:
+        """Share of rows whose counts are all predicted right."""
+        slots = self._slots(X)
+        return float((self._rounded(self._mean(slots)) == self._true(slots, y)).all(axis=1).mean())
+
+    def evaluate(self, X, y) -> CountEvaluation:
+        """How well counts are predicted, on rows whose counts are known."""
+        slots = self._slots(X)
+        true, mean = self._true(slots, y), self._mean(slots)
+        check_budget(true, self.max_active_, "in all")
+        rounded = self._rounded(mean)
+        return CountEvaluation(
+            n_rows=len(true),
+            max_active=self.max_active_,
+            mse_expected=float(np.square(mean - true).mean()),
+            mse_rounded=float(np.square(rounded - true).mean()),
+            exact_match=float((rounded == true).all(axis=1).mean()),
+            log_likelihood=float(slots.log_prob(torch.tensor(true, dtype=torch.float64)).mean()),
+            total_true=float(true.sum(axis=1).mean()),
+            total_expected=float(mean.sum(axis=1).mean()),
+        )
+
+    def _slots(self, X) -> SlotDistribution:
+        """q(counts given x) of all rows, in double precision."""
+        check_is_fitted(self)
+        flat, shape = _flat(X)
+        if shape is not None and shape != self.shape_in_:
+            raise ValueError(f"X has rows of shape {shape}, the model was fitted with {self.shape_in_}")
+        with torch.inference_mode():
+            parts = [self.module_.inference(x) for x in self._batches(self._validated(flat, reset=False))]
+        gate_logit, feature_logits = (
+            torch.cat([getattr(part, name) for part in parts]).cpu().double()
+            for name in ("gate_logit", "feature_logits")
+        )
+        return SlotDistribution(gate_logit, feature_logits, self.max_active_)
+
+    def _mean(self, slots: SlotDistribution) -> np.ndarray:
+        return slots.n_slots * slots.probs[:, 1:].numpy()
+
+    def _rounded(self, mean: np.ndarray) -> np.ndarray:
+        """To the nearest whole numbers; if those are too many in all, the least sure are rounded down instead."""
+        whole = np.floor(mean)
+        rest = mean - whole
+        rank = np.argsort(np.argsort(-rest, axis=1, kind="stable"), axis=1, kind="stable")
+        room = self.max_active_ - whole.sum(axis=1, keepdims=True)
+        return (whole + ((rest >= 0.5) & (rank < room))).astype(np.int64)
+
+    def _true(self, slots: SlotDistribution, y) -> np.ndarray:
+        true = counts_of(y, self.classes_).matrix
+        if len(slots.gate_logit) != len(true):
+            raise ValueError(f"X has {len(slots.gate_logit)} rows, and y has {len(true)}")
+        return true
+
+    def _as_given(self, values: np.ndarray) -> np.ndarray:
+        """Without the dimension of the classes, if the counts had none."""
+        return values[:, 0] if self.single_class_ else values
+
+    # Files
+
+    def _fitted_params(self) -> dict[str, Any]:
+        config = asdict(self.module_.config)
+        return {
+            "patch_size": tuple(CELL * side for side in config["patch"]),
+            "patch_stride": tuple(CELL * side for side in config["stride"]),
+            **{name: config[name] for name in _SAVED_AS_FITTED},
+        }
+
+    def _fitted_document(self) -> dict[str, Any]:
+        return {
+            "classes": self.classes_.tolist(),
+            "single_class": self.single_class_,
+            "budget": self.max_active_,
+            "shape": list(self.shape_in_),
+        }
+
+    def _module_of(self, document: dict[str, Any]) -> Callable[[], CountModule]:
+        budget = checked_budget(document["budget"])
+        config = self._model_config(self._checked_shape(document["shape"]), len(document["classes"]), budget)
+        return lambda: self._module_class(config)
+
+    def _checked_shape(self, shape: Any) -> tuple[int, ...]:
+        sides = isinstance(shape, list) and all(isinstance(side, int) and side > 0 for side in shape)
+        if not sides or len(shape) not in (1, 3) or math.prod(shape) != self.n_features_in_:
+            raise ValueError(f"rows of {self.n_features_in_} values do not have the shape {shape}")
+        return tuple(shape)
+
+    def _restored(self, document, tensors, module, scaling, n_iter, seed, history) -> Self:
+        classes, single_class = checked_classes(document["classes"]), document["single_class"]
+        if not isinstance(single_class, bool) or (single_class and len(classes) != 1):
+            raise ValueError("whether there is a single class does not fit the classes")
+        trainer = self._new_trainer(module, seed)
+        trainer.iteration = n_iter
+        return self._publish(_Fitting(classes, single_class, tuple(document["shape"]), scaling, trainer), history)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.three_d_array = True
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.positive_only = True
+        return tags
+
+
+def _flat(X: Any) -> tuple[Any, tuple[int, ...] | None]:
+    """Pictures as rows, and their (height, width, channels); anything else as it is."""
+    if getattr(X, "ndim", 2) not in (3, 4):
+        return X, None
+    pictures = np.asarray(X)
+    shape = (*pictures.shape[1:], 1) if pictures.ndim == 3 else pictures.shape[1:]
+    return pictures.reshape(len(pictures), -1), tuple(int(side) for side in shape)
+
+
+def _scaling_of(rows: Rows, shape: tuple[int, ...]) -> Scaling:
+    """Each value of a row to mean 0 and standard deviation 1; of pictures, all pixels of a channel together."""
+    if len(shape) == 1:
+        return Scaling.standardizing(Columns.of(rows))
+    pixels = shape[0] * shape[1]
+    values = dense(rows).reshape(-1, shape[2])
+    of_channels = Scaling.standardizing(Columns.of(values))
+    return Scaling(np.tile(of_channels.location, pixels), np.tile(of_channels.scale, pixels))
+
+
+def _pair(name: str, value: Any) -> tuple[int, int] | None:
+    """One number, or one each way."""
+    if value is None:
+        return None
+    pair = (value, value) if isinstance(value, Integral) else tuple(value)
+    if len(pair) != 2 or not all(isinstance(side, Integral) and int(side) > 0 for side in pair):
+        raise ValueError(f"{name}={value!r}; it is a positive whole number, or two of them")
+    return int(pair[0]), int(pair[1])

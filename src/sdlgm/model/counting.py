@@ -1,0 +1,255 @@
+"""Counting: the counts of the classes are the code itself, seen in training.
+
+    counts ~ Multinomial(L0, (lambda pi_1, ..., lambda pi_K, 1 - lambda)),  (lambda, pi) from an encoder of x,
+
+exactly and without samples. Three encoders, by name:
+
+- ``mlp``: fully connected layers on all values.
+- ``cnn``: convolutions, then fully connected layers on what they give.
+- ``patches``: convolutions, then one vote for each patch of the picture, for one class or for none. The votes for a
+  class add up to its expected count, L0 lambda pi_k. With as many patches as slots, lambda pi is the mean of the votes;
+  with more, the votes are kept from adding up to more than L0.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sdlgm.model.elbo import Objective
+from sdlgm.model.members import dropped
+from sdlgm.model.networks import ACTIVATIONS
+from sdlgm.model.prior import SlotPrior
+from sdlgm.model.slots import KL, SlotDistribution
+from sdlgm.model.supervised import SupervisedModule, TargetExpectation, Watched
+
+CountEncoderName = Literal["mlp", "cnn", "patches"]
+
+CELL = 4
+"""Pixels that one cell of the convolutions stands for, each way."""
+
+# How sharply votes beyond the budget are held back, in slots ** -1.
+_SHARPNESS = 8.0
+# Expected counts at first: those of the data, but none of nothing and none of everything.
+_SMALLEST_SHARE, _LARGEST_SHARE = 1e-4, 0.95
+
+
+@dataclass(frozen=True)
+class CountConfig:
+    """Everything that fixes the shapes of a `CountModule`."""
+
+    shape: tuple[int, ...]
+    """Of an observation: (values,), or (height, width, channels)."""
+    n_classes: int
+    n_slots: int
+    encoder: CountEncoderName
+    hidden: tuple[int, ...]
+    channels: int
+    activation: str
+    dropout: float
+    patch: tuple[int, int]
+    """Height and width of a patch, in cells."""
+    stride: tuple[int, int]
+    """From one patch to the next, in cells."""
+    max_shift: int
+    """Pixels by which a picture is moved at random, each way, while training."""
+
+    @property
+    def n_targets(self) -> int:
+        return self.n_classes
+
+    @property
+    def cells(self) -> tuple[int, int]:
+        """Height and width of a picture, in cells."""
+        height, width, _ = self.shape
+        return -(-height // CELL), -(-width // CELL)
+
+    @property
+    def n_patches(self) -> int:
+        down, across = (
+            (cells - patch) // stride + 1
+            for cells, patch, stride in zip(self.cells, self.patch, self.stride, strict=True)
+        )
+        return down * across
+
+
+class Convolutions(nn.Sequential):
+    """Four layers, two of which halve the picture: one cell for each square of `CELL` pixels."""
+
+    def __init__(self, n_in: int, channels: int, activation: str):
+        layers: list[nn.Module] = []
+        for before, after, stride in (
+            (n_in, channels, 2),
+            (channels, channels, 1),
+            (channels, 2 * channels, 2),
+            (2 * channels, 2 * channels, 1),
+        ):
+            layers += [
+                nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False),
+                nn.BatchNorm2d(after),
+                ACTIVATIONS[activation](),
+            ]
+        super().__init__(*layers)
+
+
+class FlatEncoder(nn.Module):
+    """``mlp`` and ``cnn``: hidden layers on all values, or on all cells, then a gate and the classes."""
+
+    def __init__(self, config: CountConfig):
+        super().__init__()
+        self.config = config
+        n_in = math.prod(config.shape)
+        self.convolutions = None
+        if config.encoder == "cnn":
+            self.convolutions = Convolutions(config.shape[2], config.channels, config.activation)
+            n_in = 2 * config.channels * math.prod(config.cells)
+        sizes = [n_in, *config.hidden]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.activation = ACTIVATIONS[config.activation]()
+        self.out = nn.Linear(sizes[-1], config.n_classes + 1)
+        self.n_logits = config.n_classes + 1
+
+    def forward(self, x: Float[Tensor, "batch D"], generator: torch.Generator | None = None) -> SlotDistribution:
+        logits = self.logits(x, generator)
+        return SlotDistribution(logits[:, 0], logits[:, 1:], self.config.n_slots)
+
+    def logits(
+        self, x: Float[Tensor, "batch D"], generator: torch.Generator | None = None
+    ) -> Float[Tensor, "batch symbols"]:
+        """Log-odds of the gate, and the logits of the classes."""
+        if self.convolutions is not None:
+            x = self.convolutions(_pictures(x, self.config.shape)).flatten(1)
+        for layer in self.layers:
+            x = dropped(self.activation(layer(x)), self.config.dropout, generator)
+        return self.out(x)
+
+    @torch.no_grad()
+    def start_at(self, shares: Float[Tensor, " K"]) -> None:
+        """Let the classes have these shares of the slots at first."""
+        self.out.bias.copy_(torch.cat([torch.logit(shares.sum()).view(1), shares.log()]))
+
+
+class PatchEncoder(nn.Module):
+    """``patches``: each patch votes for one class or for none."""
+
+    def __init__(self, config: CountConfig):
+        super().__init__()
+        self.config = config
+        width = config.hidden[-1] if config.hidden else 2 * config.channels
+        self.convolutions = Convolutions(config.shape[2], config.channels, config.activation)
+        self.patch = nn.Conv2d(2 * config.channels, width, config.patch, stride=config.stride, bias=False)
+        self.norm = nn.BatchNorm2d(width)
+        self.activation = ACTIVATIONS[config.activation]()
+        self.out = nn.Conv2d(width, config.n_classes + 1, 1)
+        self.n_logits = config.n_classes + 1
+
+    def forward(self, x: Float[Tensor, "batch D"], generator: torch.Generator | None = None) -> SlotDistribution:
+        return slots_of_votes(self.votes(x, generator).flatten(2), self.config.n_slots)
+
+    def votes(
+        self, x: Float[Tensor, "batch D"], generator: torch.Generator | None = None
+    ) -> Float[Tensor, "batch symbols down across"]:
+        """Log-probabilities of what each patch holds; the first is nothing."""
+        hidden = self.patch(self.convolutions(_pictures(x, self.config.shape)))
+        hidden = dropped(self.activation(self.norm(hidden)), self.config.dropout, generator)
+        return self.out(hidden).log_softmax(1)
+
+    @torch.no_grad()
+    def start_at(self, shares: Float[Tensor, " K"]) -> None:
+        """Let the classes have these shares of the slots at first."""
+        assert self.out.bias is not None
+        votes = shares * min(1.0, self.config.n_slots / self.config.n_patches)
+        self.out.bias.copy_(torch.cat([torch.log1p(-votes.sum()).view(1), votes.log()]))
+
+
+def slots_of_votes(votes: Float[Tensor, "batch symbols patches"], n_slots: int) -> SlotDistribution:
+    """Slots whose expected counts are the sums of the votes, given as log-probabilities, up to the budget.
+
+    No more patches than slots: the votes for nothing, and slots without a patch, are what is left of the budget. More
+    patches than slots: what is left is softplus(L0 - sum of the votes), and all shares are divided by their sum.
+    """
+    log_counts = votes[:, 1:].logsumexp(-1)
+    n_patches = votes.shape[-1]
+    if n_patches <= n_slots:
+        log_left = votes[:, 0].logsumexp(-1)
+        if n_patches < n_slots:
+            log_left = torch.logaddexp(log_left, log_left.new_tensor(float(n_slots - n_patches)).log())
+    else:
+        room = _SHARPNESS * (n_slots - log_counts.exp().sum(-1))
+        # log softplus(room), which is room itself where there is none
+        log_left = torch.where(room < -15, room, F.softplus(room.clamp(min=-15)).log()) - math.log(_SHARPNESS)
+    return SlotDistribution(log_counts.logsumexp(-1) - log_left, log_counts, n_slots)
+
+
+def _pictures(x: Float[Tensor, "batch D"], shape: tuple[int, ...]) -> Float[Tensor, "batch C H W"]:
+    """Rows, whose values are in the order height, width, channel, as pictures for convolutions."""
+    return x.unflatten(1, shape).permute(0, 3, 1, 2).contiguous()
+
+
+def shifted(
+    x: Float[Tensor, "batch D"], shape: tuple[int, ...], max_shift: int, generator: torch.Generator
+) -> Float[Tensor, "batch D"]:
+    """Pictures moved at random by up to ``max_shift`` pixels each way; what comes in is like the edge."""
+    height, width, _ = shape
+    batch = len(x)
+    moves = torch.randint(-max_shift, max_shift + 1, (2, batch, 1), generator=generator, device=x.device)
+    rows = (torch.arange(height, device=x.device) + moves[0]).clamp(0, height - 1)
+    columns = (torch.arange(width, device=x.device) + moves[1]).clamp(0, width - 1)
+    numbers = torch.arange(batch, device=x.device)
+    return x.unflatten(1, shape)[numbers[:, None, None], rows[:, :, None], columns[:, None, :]].flatten(1)
+
+
+class CountModule(SupervisedModule):
+    """An encoder of counts, and how often classes are there at all."""
+
+    def __init__(self, config: CountConfig):
+        super().__init__()
+        self.config = config
+        self.posterior = PatchEncoder(config) if config.encoder == "patches" else FlatEncoder(config)
+        self.prior = SlotPrior(config.n_classes, config.n_slots, 0.5)
+
+    @torch.no_grad()
+    def adapt_to(self, mean_counts: Float[Tensor, " K"]) -> None:
+        """Start at the mean counts of the data; they also are the prior that a picture's KL is measured against."""
+        shares = (mean_counts / self.config.n_slots).clamp(min=_SMALLEST_SHARE)
+        shares = shares * min(1.0, _LARGEST_SHARE / float(shares.sum()))
+        self.posterior.start_at(shares)
+        self.prior.gate_logit.copy_(torch.logit(shares.sum()))
+        self.prior.feature_logits.copy_(shares.log())
+
+    def inference(self, x: Float[Tensor, "batch D"], generator: torch.Generator | None = None) -> SlotDistribution:
+        """q(counts given x), with random shifts and dropout if there is a generator for them."""
+        return self.posterior(self.moved(x, generator), generator)
+
+    def moved(self, x: Float[Tensor, "batch D"], generator: torch.Generator | None) -> Float[Tensor, "batch D"]:
+        """Pictures shifted at random, if there is a generator for it."""
+        if generator is None or not self.config.max_shift:
+            return x
+        return shifted(x, self.config.shape, self.config.max_shift, generator)
+
+    def objective(
+        self,
+        x: Float[Tensor, "batch D"],
+        y: Float[Tensor, "batch K"],
+        known: Float[Tensor, " batch"],
+        expectation: TargetExpectation,
+        *,
+        kl: KL,
+        kl_weight: float,
+        n_samples: int,
+        generator: torch.Generator,
+    ) -> Objective:
+        log_prob = known * self.inference(x, generator).log_prob(y)
+        return Objective(log_prob, torch.zeros_like(log_prob), log_prob)
+
+    def watched(
+        self, x: Float[Tensor, "batch D"], y: Float[Tensor, "batch K"], kl: KL, generator: torch.Generator
+    ) -> Watched:
+        slots = self.inference(x)
+        log_prob = slots.log_prob(y)
+        return Watched(log_prob, log_prob, slots.kl(self.prior(), kl), self.config.n_slots * slots.gate_prob)
