@@ -11,6 +11,7 @@ import re
 import sys
 from pathlib import Path
 
+import counts
 import speed
 import table1
 import table2
@@ -50,14 +51,15 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--model", type=Path)
     arguments = parser.parse_args()
-    names = ("table1", "table2", "long", "gradients", "speed", "figures/figures")
-    table, labels, long, bias, measured, drawn = (
+    names = ("table1", "table2", "counts", "long", "gradients", "speed", "figures/figures")
+    table, labels, counted, long, bias, measured, drawn = (
         json.loads((DOCS / "results" / f"{name}.json").read_text(encoding="utf-8")) for name in names
     )
     readme, performance, honesty = ROOT / "README.md", DOCS / "performance.md", DOCS / "honesty.md"
     pages = {
         DOCS / "results" / "table1.md": table1.page(table, long),
         DOCS / "results" / "table2.md": table2.page(labels),
+        DOCS / "results" / "counts.md": counts.page(counted),
         DOCS / "results" / "gradients.md": gradients.page(bias),
         DOCS / "results" / "figures" / "figures.md": figures_page(drawn),
         readme: filled(
@@ -65,6 +67,7 @@ def main() -> int:
             {
                 "results": [*table1.summary(table["rows"]), "", *table1.long_lines(long)],
                 "labels": table2.summary(labels),
+                "counts": counts.summary(counted),
                 "speed": speed.ratios_table(measured),
             },
         ),

@@ -7,8 +7,9 @@ import scipy.sparse as sp
 import torch
 from typer.testing import CliRunner
 
-from sdlgm import SDLGM, SDLGMClassifier, __version__, cli, load
+from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter, __version__, cli, load
 from sdlgm.cli import app
+from sdlgm.data import digit_columns
 from sdlgm.train import Trainer
 
 FAST = ["--max-iter", "30", "--n-components", "16", "--max-active", "4", "--hidden", "32", "--gate-hidden", "8"]
@@ -252,3 +253,72 @@ def test__classify_fit__parameters_of_the_estimator__are_options():
     options = inspect.signature(cli.classify_fit).parameters
     left_out = {"activation", "n_samples", "kl_warmup", "lr_decay", "random_state", "device", "verbose"}
     assert set(inspect.signature(SDLGMClassifier).parameters) - left_out <= set(options)
+
+
+# Counting
+
+
+@pytest.fixture(scope="module")
+def baskets(tmp_path_factory):
+    """A table of two counts that three measurements depend on, and pictures in an archive."""
+    folder = tmp_path_factory.mktemp("baskets")
+    rng = np.random.default_rng(0)
+    counts = rng.integers(3, size=(150, 2))
+    X = counts @ rng.normal(size=(2, 3)) + 0.05 * rng.normal(size=(150, 3))
+    for name, columns, header in (
+        ("baskets.csv", np.column_stack([X, counts]), "a,b,c,bread,milk"),
+        ("new.csv", X, "a,b,c"),
+    ):
+        np.savetxt(folder / name, columns, delimiter=",", header=header, comments="", fmt="%g")
+    pictures = digit_columns("train", 40, n_columns=2, source="digits")
+    np.savez(folder / "pictures.npz", X=pictures.X, counts=pictures.counts)
+    np.save(folder / "pictures.npy", pictures.X)
+    fast = ["--max-iter", 300, "--hidden", 16, "--learning-rate", 0.03, "--dropout", 0]
+    run("count", "fit", folder / "baskets.csv", "--classes", "bread,milk", "--out", folder / "model.sdlgm", *fast)
+    return folder
+
+
+def test__count__table__is_fitted_predicted_and_evaluated(baskets):
+    run("count", "predict", baskets / "model.sdlgm", baskets / "new.csv", "--out", baskets / "counts.csv")
+    header, *rows = (baskets / "counts.csv").read_text(encoding="utf-8").splitlines()
+    assert header.replace('"', "") == "bread,milk"
+    assert len(rows) == 150
+    run("count", "predict", baskets / "model.sdlgm", baskets / "baskets.csv", "--out", baskets / "mean.npy", "--mean")
+    assert np.load(baskets / "mean.npy").dtype == np.float64
+    result = json.loads(run("count", "evaluate", baskets / "model.sdlgm", baskets / "baskets.csv", "--json").stdout)
+    assert result["exact_match"] > 0.7
+    assert "counts right" in run("count", "evaluate", baskets / "model.sdlgm", baskets / "baskets.csv").stdout
+
+
+def test__count__pictures__are_read_from_archives(baskets):
+    fast = ["--max-iter", 3, "--hidden", 8, "--channels", 2, "--patch-size", 8, "--patch-stride", 4]
+    result = run("count", "fit", baskets / "pictures.npz", "--out", baskets / "pictures.sdlgm", *fast)
+    assert "encoder patches" in " ".join(result.stdout.split())
+    for data in ("pictures.npz", "pictures.npy"):
+        run("count", "predict", baskets / "pictures.sdlgm", baskets / data, "--out", baskets / f"{data}.npy")
+    first, second = (np.load(baskets / f"pictures.{kind}.npy") for kind in ("npz", "npy"))
+    np.testing.assert_array_equal(first, second)
+    assert first.shape == (40, 10)
+
+
+def test__count__mistakes__are_one_line(baskets, model):
+    out = ["--out", baskets / "x.sdlgm"]
+    for arguments, message in [
+        (["fit", baskets / "baskets.csv", *out], "--classes"),
+        (["fit", baskets / "baskets.csv", "--classes", "nope", *out], "nope"),
+        (["fit", baskets / "baskets.csv", "--classes", "a", *out], "whole numbers"),
+        (["fit", baskets / "baskets.csv", "--classes", "milk", "--max-active", 1, *out], "max_active=2"),
+        (["fit", baskets / "baskets.csv", "--classes", "milk", "--encoder", "cnn", *out], "needs pictures"),
+        (["evaluate", baskets / "model.sdlgm", baskets / "new.csv"], "columns of counts"),
+        (["evaluate", model, baskets / "baskets.csv"], "SDLGMCounter"),
+    ]:
+        result = run("count", *arguments, code=2)
+        assert message in " ".join(result.stderr.split())
+    assert "sdlgm count" in run("evaluate", baskets / "model.sdlgm", baskets / "new.csv", code=2).stderr
+    assert not (baskets / "x.sdlgm").exists()
+
+
+def test__count_fit__parameters_of_the_estimator__are_options():
+    options = inspect.signature(cli.count_fit).parameters
+    left_out = {"activation", "lr_decay", "random_state", "device", "verbose"}
+    assert set(inspect.signature(SDLGMCounter).parameters) - left_out <= set(options)

@@ -608,6 +608,10 @@ def count_evaluate(
 
     estimator = _loaded(model, "SDLGMCounter")
     dataset = read_counted(data, tuple(str(name) for name in estimator.classes_), optional=True)
+    if dataset.counts.shape[1] != len(estimator.classes_):
+        raise DataError(
+            f"{data}: has not all of the {len(estimator.classes_)} columns of counts that the model predicts"
+        )
     evaluation = estimator.evaluate(dataset.table, dataset.targets)
     if as_json:
         typer.echo(json.dumps(asdict(evaluation), allow_nan=False))

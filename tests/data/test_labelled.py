@@ -3,7 +3,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sdlgm.data import read_labelled
+from sdlgm.data import read_counted, read_labelled
 from sdlgm.errors import DataError
 
 CSV = "wet,a,cold,b\n1,0.5,true,2\n0,1.5,False,3\n0,-1,true,4\n"
@@ -83,3 +83,60 @@ def test__read_labelled__names_and_other_files__are_refused(tmp_path):
     np.save(tmp_path / "data.npy", np.zeros((2, 2)))
     with pytest.raises(DataError, match="labels can be read from .csv, .parquet and .arff"):
         read_labelled(tmp_path / "data.npy", ["wet"])
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test__read_counted__named_columns__are_counts(tmp_path, ending):
+    path = tmp_path / f"data{ending}"
+    if ending == ".csv":
+        path.write_text("milk,a,bread\n2,0.5,0\n0,1.5,7\n")
+    else:
+        pq.write_table(pa.table({"milk": [2.0, 0.0], "a": [0.5, 1.5], "bread": [0, 7]}), path)
+    dataset = read_counted(path, ["bread", "milk"])
+    np.testing.assert_array_equal(dataset.counts, [[0, 2], [7, 0]])
+    np.testing.assert_array_equal(dataset.X, [[0.5], [1.5]])
+    assert (dataset.class_names, dataset.feature_names) == (("bread", "milk"), ("a",))
+    assert dataset.targets.column_names == ["bread", "milk"]
+    assert dataset.table.column_names == ["a"]
+    some = read_counted(path, ["bread", "eggs"], optional=True)
+    assert some.class_names == ("bread",)
+
+
+def test__read_counted__archive__has_pictures_and_counts(tmp_path):
+    X, counts = np.arange(24, dtype=np.uint8).reshape(2, 3, 4), np.array([[1, 0], [0, 3]])
+    np.savez(tmp_path / "data.npz", X=X, counts=counts)
+    dataset = read_counted(tmp_path / "data.npz")
+    np.testing.assert_array_equal(dataset.X, X)
+    np.testing.assert_array_equal(dataset.counts, counts)
+    assert dataset.X.dtype == np.float32
+    np.save(tmp_path / "data.npy", X)
+    assert read_counted(tmp_path / "data.npy").counts.shape == (2, 0)
+    assert read_counted(tmp_path / "data.npz", ["a", "b"]).class_names == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.zeros((2, 2))}, "name the observations X"),
+        ({"X": np.zeros(2)}, "X is float64 of shape"),
+        ({"X": np.array([["a"]])}, "X is <U1"),
+        ({"X": np.zeros((2, 2)), "counts": np.zeros((3, 1))}, "counts are"),
+        ({"X": np.zeros((2, 2)), "counts": np.array([[1.5], [0]])}, "has the value 1.5"),
+        ({"X": np.zeros((2, 2)), "counts": np.array([[np.nan], [0]])}, "has the value nan"),
+        ({"X": np.zeros((2, 2)), "counts": np.array([[-1], [0]])}, "has the value -1"),
+    ],
+)
+def test__read_counted__bad_arrays__are_named(tmp_path, arrays, message):
+    np.savez(tmp_path / "data.npz", **arrays)
+    with pytest.raises(DataError, match=message):
+        read_counted(tmp_path / "data.npz")
+
+
+def test__read_counted__names_and_other_files__are_refused(tmp_path):
+    with pytest.raises(DataError, match="known are digit_columns"):
+        read_counted("birds")
+    (tmp_path / "data.arff").write_text("@relation r\n")
+    with pytest.raises(DataError, match="only"):
+        read_counted(tmp_path / "data.arff")
+    with pytest.raises(DataError, match="no such file"):
+        read_counted(tmp_path / "nothing.csv")
