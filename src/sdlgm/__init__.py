@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sdlgm.errors import (
     BudgetError,
+    CheckpointError,
     DataError,
     DownloadError,
     ModelFileError,
@@ -45,6 +46,7 @@ _ESTIMATORS = (
 __all__ = [
     "SDLGM",
     "BudgetError",
+    "CheckpointError",
     "CountEvaluation",
     "DataError",
     "DownloadError",

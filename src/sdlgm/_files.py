@@ -11,6 +11,10 @@ _UMASK = os.umask(0)
 os.umask(_UMASK)
 
 
+# Of files that are not whole yet; one that is left behind was being written when its process was killed.
+TEMPORARY = ".sdlgm-"
+
+
 def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -> Path:
     """Let ``write`` fill a temporary file beside ``path``, flush it to disk and rename it into place.
 
@@ -20,7 +24,7 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
         raise OSError(f"{path}: exists and is not a regular file")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".sdlgm-", suffix=path.suffix)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY, suffix=path.suffix)
     os.close(handle)
     temporary = Path(name)
     try:

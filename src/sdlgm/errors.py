@@ -17,6 +17,10 @@ class ModelFileError(SDLGMError, ValueError):
     """A model file or checkpoint is truncated, foreign, of an unknown version, or does not fit its own settings."""
 
 
+class CheckpointError(SDLGMError, OSError):
+    """A checkpoint cannot be written: full disk, read-only or vanished folder. The last good one is as it was."""
+
+
 class BudgetError(SDLGMError, ValueError):
     """A code has more active slots than the model's budget allows."""
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sdlgm import _tensorfile
 from sdlgm.errors import ModelFileError
 from sdlgm.estimators._inputs import Scaling, usable_device
-from sdlgm.train import Record, parameters_of
+from sdlgm.train import parameters_of, record_of
 
 if TYPE_CHECKING:
     from sdlgm.estimators._base import TorchEstimator
@@ -75,12 +75,12 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
         n_iter = int(document["n_iter"])
         # Other noise than the iterations that went before.
         seed = np.random.SeedSequence([int(document["params"]["random_state"] or 0), n_iter]).generate_state(1)
-        history = [_record(values) for values in document["history"]]
+        history = [record_of(values) for values in document["history"]]
         scaling = _scaling(tensors, estimator.n_features_in_)
         return estimator._restored(document, tensors, module, scaling, n_iter, int(seed[0]), history)
     except ModelFileError:
         raise
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
         raise ModelFileError(f"{path}: settings and content do not fit together ({_one_line(error)})") from error
 
 
@@ -106,11 +106,6 @@ def _filled(make: Callable[[], nn.Module], tensors: dict[str, Tensor]) -> Any:
             raise ValueError(f"the tensor {name} has entries that are not finite")
     module.load_state_dict(found, assign=True)
     return module.eval()
-
-
-def _record(values: dict[str, Any]) -> Record:
-    numbers: dict[str, Any] = {name: float(value) for name, value in values.items()}
-    return Record(**{**numbers, "iteration": int(values["iteration"])})
 
 
 def _scaling(tensors: dict[str, Tensor], n_features: int) -> Scaling:

@@ -148,12 +148,14 @@ def choose(run: Run, _folder: Path) -> dict[str, Any]:
     return {"chosen": int(np.argmin(errors)), "validation": errors}
 
 
-def measure(run: Run, _folder: Path) -> dict[str, Any]:
-    """One fit with the chosen setting."""
+def measure(run: Run, folder: Path) -> dict[str, Any]:
+    """One fit with the chosen setting; a network goes on from its checkpoint, if it was interrupted."""
     system, pictures = SYSTEMS[run["system"]], DATA[run["data"]]
     train, test = pictures.make("train"), pictures.make("test")
     start = time.perf_counter()
     model = system.make(system.grid[run["setting"]], pictures, pictures.iterations, run["seed"])
+    if isinstance(model, SDLGMCounter):
+        model.set_params(checkpoint_dir=folder / "checkpoint", checkpoint_every=100, resume=True)
     model.fit(train.X, train.counts)
     seconds = time.perf_counter() - start
     mean = model.predict_mean(test.X)

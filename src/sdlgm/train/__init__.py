@@ -4,7 +4,7 @@ from sdlgm.train.batches import ShuffledBatches, binarize, to_tensor
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.config import TrainConfig
 from sdlgm.train.loop import fit
-from sdlgm.train.monitor import Monitor, Record
+from sdlgm.train.monitor import Monitor, Record, record_of
 from sdlgm.train.progress import Progress
 from sdlgm.train.supervised import SupervisedMonitor, SupervisedTrainer, packed
 from sdlgm.train.trainer import Trainer, parameters_of
@@ -23,5 +23,6 @@ __all__ = [
     "fit",
     "packed",
     "parameters_of",
+    "record_of",
     "to_tensor",
 ]

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from sdlgm import _tensorfile
-from sdlgm.errors import ModelFileError
-from sdlgm.train.monitor import Record
+from sdlgm._files import TEMPORARY, write_text
+from sdlgm.errors import CheckpointError, ModelFileError
+from sdlgm.train.monitor import record_of
 from sdlgm.train.progress import Progress
 from sdlgm.train.trainer import Trainer, parameters_of
 
@@ -27,9 +29,25 @@ class Checkpoint:
         self.path = Path(folder) / "checkpoint.safetensors"
         self.every = every
         self.identity = identity
+        self._last: int | None = None
+
+    def prepare(self) -> None:
+        """Make the folder, and find out before any work whether it can be written to.
+
+        What a killed run has left half-written is removed; the folder belongs to one run.
+        """
+        folder = self.path.parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for left in folder.glob(f"{TEMPORARY}*"):
+                left.unlink(missing_ok=True)
+            write_text(folder / f"{TEMPORARY}trial", "").unlink()
+        except OSError as error:
+            raise CheckpointError(
+                f"{folder}: checkpoints cannot be written there ({_reason(error)}); choose another checkpoint_dir"
+            ) from error
 
     def save(self, trainer: Trainer, progress: Progress) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         tensors = {f"module.{name}": tensor for name, tensor in parameters_of(trainer.module).items()}
         tensors |= {f"estimator.{name}": tensor for name, tensor in parameters_of(trainer.estimator).items()}
         for index, state in trainer.optimizer.state_dict()["state"].items():
@@ -43,29 +61,43 @@ class Checkpoint:
             "history": [asdict(record) for record in progress.history],
             "n_without_improvement": progress.n_without_improvement,
         }
-        _tensorfile.write(self.path, KIND, document, tensors)
+        try:
+            _tensorfile.write(self.path, KIND, document, tensors)
+        except (OSError, SafetensorError) as error:
+            kept = "there is no earlier one"
+            if self._last is not None and self.path.exists():
+                kept = f"that of iteration {self._last} is intact"
+            raise CheckpointError(
+                f"{self.path}: the checkpoint of iteration {trainer.iteration} cannot be written ({_reason(error)}); "
+                f"{kept}. Make room there, or choose another checkpoint_dir, and resume"
+            ) from error
+        self._last = trainer.iteration
 
     def restore(self, trainer: Trainer, progress: Progress) -> None:
         """Bring trainer and progress to where the checkpoint was written."""
         document, tensors = _tensorfile.read(self.path, KIND)
+        found_identity = document.get("identity")
         for key, value in self.identity.items():
-            found = document.get("identity", {}).get(key)
+            found = found_identity.get(key) if isinstance(found_identity, dict) else None
             if found != value:
                 raise ModelFileError(
                     f"{self.path}: was made with {key}={found!r}, this run has {value!r}; "
                     "continue with the same settings and data, or use another checkpoint folder"
                 )
         try:
-            trainer.module.load_state_dict(_tensorfile.under("module", tensors))
-            trainer.estimator.load_state_dict(_tensorfile.under("estimator", tensors))
-            self._restore_optimizer(trainer, _tensorfile.under("optimizer", tensors))
+            best, last = (_tensorfile.under(name, tensors) for name in ("best", "module"))
+            for state in (best, last) if best else (last,):  # the best ones too, to see that they fit
+                trainer.module.load_state_dict(_finite(state))
+            trainer.estimator.load_state_dict(_finite(_tensorfile.under("estimator", tensors)))
+            self._restore_optimizer(trainer, _finite(_tensorfile.under("optimizer", tensors)))
             trainer.generator.set_state(tensors["generator"])
-            trainer.iteration = document["iteration"]
-            progress.history = [Record(**record) for record in document["history"]]
-            progress.n_without_improvement = document["n_without_improvement"]
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            trainer.iteration = _whole(document["iteration"])
+            progress.history = [record_of(values) for values in document["history"]]
+            progress.n_without_improvement = _whole(document["n_without_improvement"])
+        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
             raise ModelFileError(f"{self.path}: incomplete checkpoint ({error})") from error
-        progress.best_parameters = _tensorfile.under("best", tensors) or None
+        progress.best_parameters = best or None
+        self._last = trainer.iteration
 
     @staticmethod
     def _restore_optimizer(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
@@ -73,5 +105,30 @@ class Checkpoint:
         for name, tensor in tensors.items():
             index, _, key = name.partition(".")
             state.setdefault(int(index), {})[key] = tensor
+        parameters = [parameter for group in trainer.optimizer.param_groups for parameter in group["params"]]
+        for index, of_parameter in state.items():
+            if not 0 <= index < len(parameters):
+                raise ValueError(f"optimizer.{index} is of no parameter")
+            for name, tensor in of_parameter.items():
+                expected = torch.Size() if name == "step" else parameters[index].shape
+                if tensor.shape != expected:
+                    raise ValueError(f"optimizer.{index}.{name} has the shape {tuple(tensor.shape)}")
         groups = trainer.optimizer.state_dict()["param_groups"]
         trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _finite(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"the tensor {name} has entries that are not finite")
+    return tensors
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no number of iterations")
+    return value
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -32,6 +32,8 @@ def fit(
     the run; the module then has the parameters of the last point of the curve.
     """
     config, module = trainer.config, trainer.module
+    if checkpoint is not None:
+        checkpoint.prepare()
     if checkpoint is not None and checkpoint.path.exists():
         if not resume:
             raise ModelFileError(

@@ -1,6 +1,7 @@
 """What is watched while a model learns: both bounds on a fixed set of rows."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -30,6 +31,12 @@ class Record:
     learning_rate: float
     gate_temperature: float
     feature_temperature: float
+
+
+def record_of(values: Any) -> Record:
+    """A point of the curves from a file."""
+    numbers: dict[str, Any] = {name: float(value) for name, value in values.items()}
+    return Record(**{**numbers, "iteration": int(values["iteration"])})
 
 
 class Monitor:
