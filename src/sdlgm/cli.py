@@ -524,7 +524,7 @@ def count_fit(
     patch_size: Annotated[int | None, typer.Option(help="Side of a patch in pixels; from area and budget.")] = None,
     patch_stride: Annotated[int | None, typer.Option(help="Pixels from one patch to the next.")] = None,
     dropout: Annotated[float, typer.Option(help="Of the hidden layers.")] = 0.3,
-    max_shift: Annotated[int, typer.Option(help="Pixels to move pictures by while training.")] = 2,
+    max_shift: Annotated[int, typer.Option(help="Pixels to move pictures by while training.")] = 0,
     weight_decay: Annotated[float, typer.Option(help="Of the optimiser.")] = 0.01,
     max_iter: MaxIter = 1000,
     batch_size: BatchSize = 50,
@@ -587,7 +587,7 @@ def count_predict(
     check_writable(table, TABLES)
     estimator = _loaded(model, "SDLGMCounter")
     names = tuple(str(name) for name in estimator.classes_)
-    dataset = read_counted(data, names, optional=True)
+    dataset = read_counted(data, _named_classes(estimator), optional=True, values=False)
     predicted = estimator.predict_mean(dataset.table) if mean else estimator.predict(dataset.table)
     write_table(table, predicted.reshape(len(predicted), -1), names)
     out.print(f"counts: {table} ({len(predicted)} rows of {len(names)})", highlight=False, soft_wrap=True)
@@ -607,7 +607,7 @@ def count_evaluate(
     from sdlgm.data import read_counted
 
     estimator = _loaded(model, "SDLGMCounter")
-    dataset = read_counted(data, tuple(str(name) for name in estimator.classes_), optional=True)
+    dataset = read_counted(data, _named_classes(estimator), optional=True)
     if dataset.counts.shape[1] != len(estimator.classes_):
         raise DataError(
             f"{data}: has not all of the {len(estimator.classes_)} columns of counts that the model predicts"
@@ -620,11 +620,18 @@ def count_evaluate(
         "squared error, expected counts": f"{evaluation.mse_expected:.4f} a class",
         "squared error, rounded counts": f"{evaluation.mse_rounded:.4f} a class",
         "rows with all counts right": f"{evaluation.exact_match:.4f}",
-        "log-likelihood": f"{evaluation.log_likelihood:.4f} nats a row",
+        "log-likelihood": f"none: {evaluation.n_beyond_budget} rows are beyond the budget"
+        if evaluation.log_likelihood is None
+        else f"{evaluation.log_likelihood:.4f} nats a row",
         "sum of a row's counts": f"{evaluation.total_true:.2f} true, {evaluation.total_expected:.2f} expected "
         f"(budget {evaluation.max_active})",
     }
     out.print(_table(rows, f"{evaluation.n_rows} rows of {dataset.name}"))
+
+
+def _named_classes(estimator: Any) -> tuple[str, ...]:
+    """Classes that a table can have columns of; numbers are those of an array."""
+    return tuple(name for name in estimator.classes_ if isinstance(name, str))
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sdlgm import SDLGMCounter, load
 from sdlgm.data import digit_columns
 from sdlgm.errors import BudgetError, ModelFileError, TrainingDivergedError
+from sdlgm.train import Checkpoint
 
 SMALL = {"hidden": (16,), "dropout": 0.0, "max_iter": 60, "learning_rate": 0.02, "random_state": 0}
 PICTURES = {"hidden": (16,), "channels": 4, "max_iter": 30, "batch_size": 20, "random_state": 0}
@@ -81,6 +82,42 @@ def test__encoder__auto__goes_by_the_shape(data, pictures):
     assert (dense.module_.config.patch, dense.module_.config.stride) == ((2, 3), (1, 1))
     odd = SDLGMCounter(**{**PICTURES, "max_iter": 1}).fit(pictures.X[:, 1:, 2:-1], pictures.counts)
     assert odd.predict(pictures.X[:, 1:, 2:-1]).shape == (60, 10)
+
+
+def test__patches__fewer_than_slots__are_not_taken(pictures):
+    many = np.tile(pictures.counts * 20, 1)
+    assert SDLGMCounter(**{**PICTURES, "max_iter": 1}).fit(pictures.X, many).encoder_ == "cnn"
+    with pytest.raises(ValueError, match=r"patches, each .* max_active=60"):
+        SDLGMCounter(**PICTURES, encoder="patches").fit(pictures.X, many)
+    with pytest.raises(ValueError, match="gaps"):
+        SDLGMCounter(**PICTURES, patch_size=8, patch_stride=12).fit(pictures.X, pictures.counts)
+
+
+def test__pictures__lists_and_odd_shapes__are_taken_or_refused(pictures):
+    model = SDLGMCounter(**PICTURES).fit(pictures.X, pictures.counts)
+    np.testing.assert_array_equal(model.predict(list(pictures.X)), model.predict(pictures.X))
+    np.testing.assert_array_equal(model.predict(pictures.X.tolist()), model.predict(pictures.X))
+    with pytest.raises(ValueError, match="minimum of 1"):
+        model.predict(pictures.X[:0])
+    with pytest.raises(ValueError, match="channels"):
+        SDLGMCounter(**PICTURES).fit(np.zeros((4, 3, 16, 16)), [[1], [0], [2], [0]])
+    for rows, options in ((slice(1), {}), (slice(None), {"batch_size": 1})):
+        with pytest.raises(ValueError, match="normalises over a batch"):
+            SDLGMCounter(**{**PICTURES, **options}).fit(pictures.X[rows], pictures.counts[rows])
+
+
+def test__evaluate__rows_beyond_the_budget__are_counted(data, fitted):
+    X, counts = data
+    evaluation = fitted.evaluate(X, counts + 3)
+    assert evaluation.log_likelihood is None
+    assert evaluation.n_beyond_budget == int((counts.sum(axis=1) + 9 > fitted.max_active_).sum()) > 0
+    assert evaluation.mse_expected > 4
+
+
+def test__counts__repeated_names__are_refused(data):
+    X, counts = data
+    with pytest.raises(ValueError, match="more than one column of y is called 'a'"):
+        SDLGMCounter(**SMALL).fit(X, pd.DataFrame(counts, columns=["a", "a", "b"]))
 
 
 def test__encoder__pictures_asked_of_rows__is_refused(data):
@@ -177,6 +214,8 @@ def test__fit__one_number_a_row__predicts_one_number(data, tmp_path):
         ([[[1]], [[1]]], ValueError, "shape"),
         (None, ValueError, "requires y"),
         ([[20_000, 0], [0, 0]], ValueError, "largest budget"),
+        ([[1e19, 0], [0, 0]], ValueError, "row 0, column 0"),
+        ([[2**62, 2**62], [0, 0]], ValueError, "row 0, column 0"),
     ],
 )
 def test__fit__bad_counts__says_what_is_wrong(counts, error, message):
@@ -202,12 +241,13 @@ def test__predict__pictures_of_another_shape__are_refused_and_flat_rows_taken(pi
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test__save_and_load__give_the_same_predictions(pictures, tmp_path, encoder):
     model = SDLGMCounter(**PICTURES, encoder=encoder).fit(pictures.X, pictures.counts)
-    model.set_params(hidden=(3,), patch_size=4)  # what was fitted counts
+    settings = model.get_params()
+    model.set_params(hidden=(3,), patch_size=4, max_shift=1)  # what was fitted counts
     model.save(tmp_path / "model.sdlgm")
     loaded = load(tmp_path / "model.sdlgm")
     np.testing.assert_array_equal(loaded.predict_mean(pictures.X), model.predict_mean(pictures.X))
     assert loaded.module_.config == model.module_.config
-    assert loaded.get_params()["encoder"] == encoder
+    assert loaded.get_params() == settings
     again = tmp_path / "again.sdlgm"
     loaded.save(again)
     assert load(again).n_iter_ == model.n_iter_
@@ -215,7 +255,7 @@ def test__save_and_load__give_the_same_predictions(pictures, tmp_path, encoder):
 
 def test__load__shape_that_does_not_fit__is_refused(pictures, tmp_path, monkeypatch):
     model = SDLGMCounter(**PICTURES).fit(pictures.X, pictures.counts)
-    for shape in ([8, 25, 1], [8, 24], "wide", [-8, -24, 1]):
+    for shape in ([8, 25, 1], [8, 24], "wide", [-8, -24, 1], [8, 24, True]):
         monkeypatch.setattr(
             model, "_fitted_document", lambda s=shape: {**SDLGMCounter._fitted_document(model), "shape": s}
         )
@@ -230,12 +270,21 @@ def test__fit__same_seed__gives_the_same_bits(pictures, encoder):
     np.testing.assert_array_equal(first.predict_mean(pictures.X), second.predict_mean(pictures.X))
 
 
-def test__resume__interrupted_run__ends_where_an_uninterrupted_one_does(pictures, tmp_path):
-    whole = SDLGMCounter(**PICTURES).fit(pictures.X, pictures.counts)
-    settings = {**PICTURES, "checkpoint_dir": tmp_path, "checkpoint_every": 7}
-    SDLGMCounter(**settings).fit(pictures.X, pictures.counts)
-    checkpoint = next(tmp_path.glob("*"))
-    assert checkpoint.exists()
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test__resume__interrupted_run__ends_where_an_uninterrupted_one_does(pictures, tmp_path, monkeypatch, encoder):
+    whole = SDLGMCounter(**PICTURES, encoder=encoder).fit(pictures.X, pictures.counts)
+    settings = {**PICTURES, "encoder": encoder, "checkpoint_dir": tmp_path, "checkpoint_every": 7}
+    save = Checkpoint.save
+
+    def interrupted(checkpoint, trainer, progress):
+        save(checkpoint, trainer, progress)
+        if trainer.iteration == 14:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoint, "save", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            SDLGMCounter(**settings).fit(pictures.X, pictures.counts)
     resumed = SDLGMCounter(**settings, resume=True).fit(pictures.X, pictures.counts)
     np.testing.assert_array_equal(resumed.predict_mean(pictures.X), whole.predict_mean(pictures.X))
 
@@ -257,9 +306,19 @@ def test__fit__odd_data__works(data):
     assert nothing.max_active_ == 1
 
 
-def test__fit__divergence__is_an_error_that_says_where(data):
+def test__fit__divergence__is_an_error_that_says_where(data, pictures):
     with pytest.raises(TrainingDivergedError, match="iteration"):
         SDLGMCounter(**{**SMALL, "learning_rate": 1e30}).fit(*data)
+    with pytest.raises(TrainingDivergedError, match="iteration"):
+        SDLGMCounter(**{**PICTURES, "learning_rate": 1e30}).fit(pictures.X, pictures.counts)
+
+
+def test__load__negative_variances__are_refused(pictures, tmp_path):
+    model = SDLGMCounter(**PICTURES).fit(pictures.X, pictures.counts)
+    model.module_.posterior.norm.running_var.fill_(-1)
+    model.save(tmp_path / "model.sdlgm")
+    with pytest.raises(ModelFileError, match="negative variances"):
+        load(tmp_path / "model.sdlgm")
 
 
 def test__predict__before_fit__is_refused(data):

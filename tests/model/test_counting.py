@@ -127,6 +127,22 @@ def test__patches__a_picture__is_cut_where_the_config_says():
     assert CELL * config.patch[0] == 8
 
 
+@pytest.mark.parametrize("size", [(25, 25, 1), (32, 17, 2), (3, 3, 1)])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test__patches__any_picture_and_stride__see_all_of_it(size, stride):
+    cells = -(-size[0] // CELL), -(-size[1] // CELL)
+    patch = tuple(min(side, 3) for side in cells)
+    stride = tuple(min(side, stride) for side in patch)
+    config = CountConfig(shape=size, encoder="patches", **{**CONFIG, "patch": patch, "stride": stride})
+    module = CountModule(config).double().eval()
+    x = torch.rand(1, int(np.prod(size)), dtype=torch.float64).requires_grad_()
+    votes = module.posterior.votes(x)
+    assert votes.shape[2] * votes.shape[3] == config.n_patches
+    votes[:, 0].sum().backward()
+    assert x.grad is not None
+    assert bool((x.grad != 0).all())
+
+
 def test__shifted__pictures__are_moved_as_a_whole_by_no_more_than_asked():
     generator = torch.Generator().manual_seed(0)
     pictures = torch.zeros(200, 7, 9, 2)

@@ -7,6 +7,7 @@ from sdlgm.data.idx import read_idx
 from sdlgm.data.labelled import read_counted, read_labelled
 from sdlgm.data.loading import Batches, load_data, load_mulan, open_batches
 from sdlgm.data.named import DATASETS, fetch, find_file
+from sdlgm.data.rows import RowFiles, is_stream, open_rows, rows_of
 from sdlgm.data.tables import CODES, TABLES, check_writable, read_table, write_table
 
 __all__ = [
@@ -18,18 +19,22 @@ __all__ = [
     "CountDataset",
     "Dataset",
     "MultiLabelDataset",
+    "RowFiles",
     "check_writable",
     "digit_columns",
     "fetch",
     "find_file",
+    "is_stream",
     "load_data",
     "load_mulan",
     "open_batches",
+    "open_rows",
     "read_codes",
     "read_counted",
     "read_idx",
     "read_labelled",
     "read_table",
+    "rows_of",
     "scattered_digits",
     "write_codes",
     "write_table",

@@ -43,13 +43,14 @@ def read_labelled(
 
 
 def read_counted(
-    source: str | os.PathLike[str], classes: Sequence[str] = (), *, optional: bool = False
+    source: str | os.PathLike[str], classes: Sequence[str] = (), *, optional: bool = False, values: bool = True
 ) -> CountDataset:
     """Read a ``.csv`` or ``.parquet`` file of which the columns ``classes`` are counts, or a file of arrays.
 
     Of a ``.npz`` file, ``X`` are the rows or the pictures and ``counts`` their counts. Without ``classes``, without
     ``counts``, or of a ``.npy`` file, there are no counts, as for rows whose counts are to be predicted. With
-    ``optional``, classes that a table does not have are left out. ``digit_columns:train``, ``digit_columns:test`` and
+    ``optional``, classes that a table does not have are left out; without ``values``, counts are, whatever they are.
+    ``digit_columns:train``, ``digit_columns:test`` and
     the same of ``scattered_digits`` are made of MNIST.
     """
     source = os.fspath(source)
@@ -58,13 +59,15 @@ def read_counted(
         name, _, split = source.partition(":")
         if name not in MADE:
             raise DataError(f"{source}: no such data to count with; known are {', '.join(MADE)}, and files")
+        if classes and not optional:
+            raise DataError(f"{source}: a data set with a name has classes of its own; name none")
         return MADE[name](split or "train")
     path, kind = _existing(source)
     if kind in ("npy", "npz"):
-        return _read_arrays(path, classes, optional)
+        return _read_arrays(path, classes, optional, values)
     if kind not in ("csv", "parquet"):
         raise DataError(f"{path}: counts can be read from .csv, .parquet and .npz files only")
-    features, counts, found = _read_apart(path, kind, classes, optional, _count)
+    features, counts, found = _read_apart(path, kind, classes, optional, _count if values else None)
     return CountDataset(path.name, np.asarray(features.X), counts, features.feature_names, found)
 
 
@@ -81,14 +84,20 @@ def _existing(source: str) -> tuple[Path, str]:
 
 
 def _read_apart(
-    path: Path, kind: str, names: Sequence[str], optional: bool, checked: Callable[[str, str, np.ndarray], np.ndarray]
+    path: Path,
+    kind: str,
+    names: Sequence[str],
+    optional: bool,
+    checked: Callable[[str, str, np.ndarray], np.ndarray] | None,
 ) -> tuple[Dataset, np.ndarray, tuple[str, ...]]:
     """Features and targets of a table, and the names of the targets."""
     table = read_columns(path, kind, *(() if optional else names))
     names = tuple(name for name in names if name in table.column_names)
+    features = from_columns(path, table.drop_columns(list(names)), None)
+    if not names or checked is None:
+        return features, np.empty((table.num_rows, 0), np.int64), ()
     targets = [checked(str(path), name, _numbers(path, name, table[name])) for name in names]
-    matrix = np.column_stack(targets) if targets else np.empty((table.num_rows, 0), np.int64)
-    return from_columns(path, table.drop_columns(list(names)), None), matrix, names
+    return features, np.column_stack(targets), names
 
 
 def _numbers(path: Path, name: str, column: Any) -> np.ndarray:
@@ -110,7 +119,7 @@ def _count(where: str, name: str, values: np.ndarray) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def _read_arrays(path: Path, classes: Sequence[str], optional: bool) -> CountDataset:
+def _read_arrays(path: Path, classes: Sequence[str], optional: bool, values: bool) -> CountDataset:
     arrays = arrays_of(path)
     if "X" not in arrays:
         raise DataError(f"{path}: has the arrays {', '.join(arrays)}; name the observations X")
@@ -119,7 +128,9 @@ def _read_arrays(path: Path, classes: Sequence[str], optional: bool) -> CountDat
         raise DataError(
             f"{path}: X is {X.dtype} of shape {X.shape}; give rows, or pictures (n, height, width[, channels])"
         )
-    counts = arrays.get("counts", np.empty((len(X), 0), np.int64))
+    none = np.empty((len(X), 0), np.int64)
+    counts = arrays.get("counts", none) if values else none
+    counts = counts[:, None] if counts.ndim == 1 else counts
     if counts.ndim != 2 or len(counts) != len(X) or counts.dtype.kind not in "biuf":
         raise DataError(f"{path}: counts are {counts.dtype} of shape {counts.shape}; give ({len(X)}, classes)")
     if classes and not optional and len(classes) != counts.shape[1]:

@@ -11,7 +11,16 @@ import numpy as np
 from sdlgm.data.dataset import Dataset, MultiLabelDataset
 from sdlgm.data.mulan import read_mulan
 from sdlgm.data.named import load_named
-from sdlgm.data.tables import check_columns, csv_options, from_array, from_columns, kind_of, read_table, reading
+from sdlgm.data.tables import (
+    check_columns,
+    csv_options,
+    from_array,
+    from_columns,
+    kind_of,
+    npy_layout,
+    read_table,
+    reading,
+)
 from sdlgm.errors import DataError
 
 BATCH_ROWS = 10_000
@@ -96,15 +105,10 @@ def _slices(dataset: Dataset, size: int) -> Batches:
 
 def _npy_batches(path: Path, size: int) -> Batches:
     """Plain reads, not a memory map: mapped pages count as memory of the process until the system wants them back."""
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    try:
-        with path.open("rb") as file:
-            shape, by_columns, dtype = readers[np.lib.format.read_magic(file)](file)
-            start = file.tell()
-    except Exception as error:  # a damaged header makes numpy fail in many ways
-        raise DataError(f"{path}: not a plain .npy array ({error})") from error
+    layout = npy_layout(path)
+    shape, dtype, start = layout.shape, layout.dtype, layout.start
     from_array(path, np.empty((0, *shape[1:]), dtype))  # refuse what is no table before anything is read
-    if by_columns:  # a row is all over the file
+    if layout.by_columns:  # a row is all over the file
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
         parts = (np.array(mapped[first : first + size]) for first in range(0, shape[0], size))
         return Batches(shape[0], (from_array(path, part).X for part in parts))

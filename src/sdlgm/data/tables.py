@@ -5,6 +5,7 @@ import csv
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,29 @@ def arrays_of(path: Path) -> dict[str, np.ndarray]:
                 return {name: loaded[name] for name in loaded.files}
     except Exception as error:  # damaged files make numpy, zipfile and zlib fail in many ways
         raise DataError(f"{path}: not a plain .npy array, or not an archive of them ({error})") from error
+
+
+@dataclass(frozen=True)
+class NpyLayout:
+    """Where the numbers of a ``.npy`` file are."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    by_columns: bool
+    start: int
+    """In bytes."""
+
+
+def npy_layout(path: Path) -> NpyLayout:
+    """What the header of a ``.npy`` file says."""
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    try:
+        with path.open("rb") as file:
+            shape, by_columns, dtype = readers[np.lib.format.read_magic(file)](file)
+            start = file.tell()
+    except Exception as error:  # a damaged header makes numpy fail in many ways
+        raise DataError(f"{path}: not a plain .npy array ({error})") from error
+    return NpyLayout(shape, dtype, by_columns, start)
 
 
 def load_sparse(path: Path) -> sp.csr_matrix | None:

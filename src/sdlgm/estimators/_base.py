@@ -168,7 +168,7 @@ class SupervisedEstimator(TorchEstimator):
 
 def checked_budget(budget: Any) -> int:
     """A budget from a file."""
-    if not isinstance(budget, int) or not 1 <= budget <= LARGEST_BUDGET:
+    if not isinstance(budget, int) or isinstance(budget, bool) or not 1 <= budget <= LARGEST_BUDGET:
         raise ValueError(f"the budget is {budget}")
     return budget
 

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self, cast
 
@@ -29,8 +29,17 @@ from sdlgm.model.networks import ACTIVATIONS
 from sdlgm.model.slots import SlotDistribution
 from sdlgm.train.batches import Rows, dense
 
-# Settings of the module that are parameters of the estimator under the same name.
-_SAVED_AS_FITTED = ("encoder", "hidden", "channels", "activation", "dropout", "max_shift")
+# Parameters that the module depends on.
+_OF_THE_MODULE = (
+    "encoder",
+    "hidden",
+    "channels",
+    "patch_size",
+    "patch_stride",
+    "activation",
+    "dropout",
+    "max_shift",
+)
 
 
 @dataclass(frozen=True)
@@ -45,8 +54,10 @@ class CountEvaluation:
     """The same of `SDLGMCounter.predict`."""
     exact_match: float
     """Share of rows whose counts are all right."""
-    log_likelihood: float
-    """Of the count vectors, in nats a row, exactly."""
+    log_likelihood: float | None
+    """Of the count vectors, in nats a row, exactly; None if some row is beyond the budget, which has probability 0."""
+    n_beyond_budget: int
+    """Number of rows whose counts add up to more than the budget."""
     total_true: float
     """Mean sum of a row's counts."""
     total_expected: float
@@ -59,6 +70,8 @@ class _Fitting:
     classes: np.ndarray
     single_class: bool
     shape: tuple[int, ...]
+    settings: dict[str, Any]
+    """What the estimator's parameters were, of those that the module depends on."""
     scaling: Scaling
     trainer: train.SupervisedTrainer
 
@@ -80,27 +93,30 @@ class SDLGMCounter(SupervisedEstimator):
     encoder : {"auto", "mlp", "cnn", "patches"}, default="auto"
         ``"mlp"``: fully connected layers, for any rows. ``"cnn"``: convolutions, then fully connected layers.
         ``"patches"``: convolutions, then each patch of the picture votes for one class or for none, and the votes add
-        up to the expected counts. ``"auto"`` takes ``"patches"`` for pictures and ``"mlp"`` for other rows.
+        up to the expected counts; there have to be at least ``max_active`` patches. ``"auto"`` takes ``"patches"`` for
+        pictures, or ``"cnn"`` for those too small for as many patches, and ``"mlp"`` for other rows.
     hidden : tuple of int, default=(128,)
-        Widths of the fully connected layers; the last one also is what ``"patches"`` describes a patch with.
+        Widths of the fully connected layers. Of these, ``"patches"`` has the last one only, for each patch.
     channels : int, default=24
         Channels of the first convolutions; later ones have twice as many.
     patch_size : int, (int, int) or None, default=None
         Height and width of a patch in pixels; multiples of four, to which other numbers are rounded. None divides the
         area of the picture by ``max_active`` and takes a square of that size.
     patch_stride : int, (int, int) or None, default=None
-        From one patch to the next. None lets patches tile the picture if they do so exactly and if there are as many as
-        slots, and otherwise is a quarter of a patch.
+        From one patch to the next, at most the size of a patch and rounded like it. None lets patches tile the picture
+        if they do so exactly and if there are as many as slots, and otherwise is a quarter of a patch.
     activation : {"silu", "relu"}, default="silu"
     dropout : float, default=0.3
         Of the hidden layers.
-    max_shift : int, default=2
-        Pixels by which pictures are moved at random, each way, while training.
+    max_shift : int, default=0
+        Pixels by which pictures are moved at random, each way, while training; what comes in is like the edge. It makes
+        more of few pictures, if nothing that is counted touches their edges.
     weight_decay : float, default=0.01
         How strongly parameters are drawn to zero, apart from the gradient (as in AdamW).
     max_iter : int, default=1000
         Iterations, each of one batch.
     batch_size : int, default=50
+        Convolutions normalise over a batch, so that they need some rows in it.
     learning_rate : float, default=3e-3
     lr_decay : float, default=1.0
         Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
@@ -187,7 +203,7 @@ class SDLGMCounter(SupervisedEstimator):
         patch_stride: int | tuple[int, int] | None = None,
         activation: str = "silu",
         dropout: float = 0.3,
-        max_shift: int = 2,
+        max_shift: int = 0,
         weight_decay: float = 0.01,
         max_iter: int = 1000,
         batch_size: int = 50,
@@ -236,8 +252,8 @@ class SDLGMCounter(SupervisedEstimator):
         """
         self._check_settings()
         flat, shape = _flat(X)
-        rows = self._validated(flat, reset=True)
         counts = counts_of(y)
+        rows = self._validated(flat, reset=True)
         if rows.shape[0] != len(counts.matrix):
             raise ValueError(f"X has {rows.shape[0]} rows, and y has {len(counts.matrix)}")
         largest = max(1, int(counts.matrix.sum(axis=1).max()))
@@ -253,10 +269,19 @@ class SDLGMCounter(SupervisedEstimator):
     def _start(self, rows: Rows, counts: Counts, shape: tuple[int, ...], max_active: int, seed: int) -> _Fitting:
         """Everything that has to exist before the first iteration."""
         config = self._model_config(shape, counts.matrix.shape[1], max_active)
+        if config.encoder != "mlp" and min(int(self.batch_size), rows.shape[0]) < 2:
+            raise ValueError(
+                f"encoder={config.encoder!r} normalises over a batch and needs two rows in it; there are "
+                f"{rows.shape[0]} rows, and batch_size={self.batch_size}"
+            )
         module = seeded(lambda: self._module_class(config), seed)
         module.adapt_to(torch.tensor(counts.matrix.mean(axis=0), dtype=torch.float32))
         scaling = _scaling_of(rows, shape)
-        return _Fitting(counts.names, counts.single, shape, scaling, self._new_trainer(module, seed))
+        trainer = self._new_trainer(module, seed)
+        return _Fitting(counts.names, counts.single, shape, self._module_settings(), scaling, trainer)
+
+    def _module_settings(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _OF_THE_MODULE}
 
     def _publish(self, fitting: _Fitting, history: list[train.Record]) -> Self:
         """Make what was fitted the estimator's own, all at once."""
@@ -278,13 +303,12 @@ class SDLGMCounter(SupervisedEstimator):
                 f"encoder={self.encoder!r} needs pictures, X of shape (n_samples, height, width) or (n_samples, "
                 "height, width, channels); for other rows use encoder='mlp'"
             )
-        encoder = ("patches" if pictures else "mlp") if self.encoder == "auto" else self.encoder
         patch, stride = self._patches(shape, max_active) if pictures else ((1, 1), (1, 1))
-        return CountConfig(
+        config = CountConfig(
             shape=shape,
             n_classes=n_classes,
             n_slots=max_active,
-            encoder=cast(CountEncoderName, encoder),
+            encoder="patches" if pictures else "mlp",
             hidden=tuple(int(width) for width in self.hidden),
             channels=int(self.channels),
             activation=str(self.activation),
@@ -293,6 +317,15 @@ class SDLGMCounter(SupervisedEstimator):
             stride=stride,
             max_shift=int(self.max_shift) if pictures else 0,
         )
+        enough = pictures and config.n_patches >= max_active
+        if self.encoder == "patches" and not enough:
+            raise ValueError(
+                f"{config.n_patches} patches, each of which votes for at most one thing, cannot count up to "
+                f"max_active={max_active}; set a smaller patch_size or patch_stride, or encoder='cnn'"
+            )
+        if self.encoder == "auto":
+            return config if enough or not pictures else replace(config, encoder="cnn")
+        return replace(config, encoder=cast(CountEncoderName, str(self.encoder)))
 
     def _patches(self, shape: tuple[int, ...], max_active: int) -> tuple[tuple[int, int], tuple[int, int]]:
         """Size and stride of the patches, in cells."""
@@ -305,7 +338,13 @@ class SDLGMCounter(SupervisedEstimator):
         )
         chosen = _pair("patch_stride", self.patch_stride)
         if chosen is not None:
-            return patch, cast(Any, tuple(max(1, round(side / CELL)) for side in chosen))
+            stride = cast(Any, tuple(max(1, round(side / CELL)) for side in chosen))
+            if any(step > side for step, side in zip(stride, patch, strict=True)):
+                raise ValueError(
+                    f"patch_stride={self.patch_stride!r} leaves gaps between patches of {patch[0] * CELL} x "
+                    f"{patch[1] * CELL} pixels; set a smaller one"
+                )
+            return patch, stride
         tiles = all(whole % side == 0 for whole, side in zip((height, width), (CELL * p for p in patch), strict=True))
         n_tiles = math.prod(whole // side for whole, side in zip(cells, patch, strict=True))
         quarter = cast(Any, tuple(max(1, round(side / 4)) for side in patch))
@@ -359,15 +398,17 @@ class SDLGMCounter(SupervisedEstimator):
         """How well counts are predicted, on rows whose counts are known."""
         slots = self._slots(X)
         true, mean = self._true(slots, y), self._mean(slots)
-        check_budget(true, self.max_active_, "in all")
         rounded = self._rounded(mean)
+        n_beyond = int((true.sum(axis=1) > self.max_active_).sum())
+        log_probs = slots.log_prob(torch.tensor(true, dtype=torch.float64))
         return CountEvaluation(
             n_rows=len(true),
             max_active=self.max_active_,
             mse_expected=float(np.square(mean - true).mean()),
             mse_rounded=float(np.square(rounded - true).mean()),
             exact_match=float((rounded == true).all(axis=1).mean()),
-            log_likelihood=float(slots.log_prob(torch.tensor(true, dtype=torch.float64)).mean()),
+            log_likelihood=None if n_beyond else float(log_probs.mean()),
+            n_beyond_budget=n_beyond,
             total_true=float(true.sum(axis=1).mean()),
             total_expected=float(mean.sum(axis=1).mean()),
         )
@@ -410,12 +451,7 @@ class SDLGMCounter(SupervisedEstimator):
     # Files
 
     def _fitted_params(self) -> dict[str, Any]:
-        config = asdict(self.module_.config)
-        return {
-            "patch_size": tuple(CELL * side for side in config["patch"]),
-            "patch_stride": tuple(CELL * side for side in config["stride"]),
-            **{name: config[name] for name in _SAVED_AS_FITTED},
-        }
+        return self._fitting.settings
 
     def _fitted_document(self) -> dict[str, Any]:
         return {
@@ -431,7 +467,7 @@ class SDLGMCounter(SupervisedEstimator):
         return lambda: self._module_class(config)
 
     def _checked_shape(self, shape: Any) -> tuple[int, ...]:
-        sides = isinstance(shape, list) and all(isinstance(side, int) and side > 0 for side in shape)
+        sides = isinstance(shape, list) and all(type(side) is int and side > 0 for side in shape)
         if not sides or len(shape) not in (1, 3) or math.prod(shape) != self.n_features_in_:
             raise ValueError(f"rows of {self.n_features_in_} values do not have the shape {shape}")
         return tuple(shape)
@@ -442,7 +478,8 @@ class SDLGMCounter(SupervisedEstimator):
             raise ValueError("whether there is a single class does not fit the classes")
         trainer = self._new_trainer(module, seed)
         trainer.iteration = n_iter
-        return self._publish(_Fitting(classes, single_class, tuple(document["shape"]), scaling, trainer), history)
+        shape = tuple(document["shape"])
+        return self._publish(_Fitting(classes, single_class, shape, self._module_settings(), scaling, trainer), history)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -456,11 +493,25 @@ class SDLGMCounter(SupervisedEstimator):
 
 def _flat(X: Any) -> tuple[Any, tuple[int, ...] | None]:
     """Pictures as rows, and their (height, width, channels); anything else as it is."""
-    if getattr(X, "ndim", 2) not in (3, 4):
+    pictures = _as_array(X)
+    if getattr(pictures, "ndim", 2) not in (3, 4):
         return X, None
-    pictures = np.asarray(X)
     shape = (*pictures.shape[1:], 1) if pictures.ndim == 3 else pictures.shape[1:]
-    return pictures.reshape(len(pictures), -1), tuple(int(side) for side in shape)
+    if shape[0] in (1, 3, 4) and shape[2] > 4:
+        raise ValueError(
+            f"pictures of shape {shape} look as if their channels came first; give (n_samples, height, width, channels)"
+        )
+    return pictures.reshape(len(pictures), math.prod(shape)), tuple(int(side) for side in shape)
+
+
+def _as_array(X: Any) -> Any:
+    """Lists as arrays, if they can be."""
+    if not isinstance(X, list | tuple):
+        return np.asarray(X) if getattr(X, "ndim", 2) in (3, 4) else X
+    try:
+        return np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        return X
 
 
 def _scaling_of(rows: Rows, shape: tuple[int, ...]) -> Scaling:

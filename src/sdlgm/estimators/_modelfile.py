@@ -104,6 +104,8 @@ def _filled(make: Callable[[], nn.Module], tensors: dict[str, Tensor]) -> Any:
             )
         if not bool(torch.isfinite(found[name]).all()):
             raise ValueError(f"the tensor {name} has entries that are not finite")
+        if name.endswith("running_var") and bool((found[name] < 0).any()):
+            raise ValueError(f"the tensor {name} has negative variances")
     module.load_state_dict(found, assign=True)
     return module.eval()
 

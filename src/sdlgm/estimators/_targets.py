@@ -11,6 +11,9 @@ from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from sdlgm.errors import BudgetError
 
+# Sums of as many as there can be columns fit into 64 bits.
+LARGEST_COUNT = 2**31 - 1
+
 _LABEL_SETS = (
     "an indicator matrix of 0 and 1 with one column for each label, a list with one set of labels a row, "
     "or one class a row"
@@ -44,7 +47,7 @@ def labels_of(Y: Any, names: np.ndarray | None = None) -> Labels:
         raise ValueError(f"Y has {values.ndim} dimensions, shape {values.shape}; give {_LABEL_SETS}")
     if values.shape[1] == 0:
         raise ValueError("Y has no columns, so there is no label to learn")
-    found = None if columns is None else np.asarray([str(name) for name in columns], dtype=object)
+    found = None if columns is None else _column_names(columns)
     if names is None:
         return Labels(_indicator(values), np.arange(values.shape[1]) if found is None else found)
     if found is not None and names.dtype == object:
@@ -76,7 +79,7 @@ def counts_of(y: Any, names: np.ndarray | None = None) -> Counts:
     if values.ndim not in (1, 2) or 0 in values.shape[1:]:
         raise ValueError(f"y has the shape {values.shape}; give (n_samples, n_classes)")
     single = values.ndim == 1
-    found = None if columns is None else np.asarray([str(name) for name in columns], dtype=object)
+    found = None if columns is None else _column_names(columns)
     matrix = values.reshape(len(values), -1)
     if names is None:
         return Counts(_whole(matrix), np.arange(matrix.shape[1]) if found is None else found, single)
@@ -89,6 +92,8 @@ def counts_of(y: Any, names: np.ndarray | None = None) -> Counts:
 
 def _whole(values: np.ndarray) -> np.ndarray:
     """Counts as whole numbers, all of them checked."""
+    if values.dtype.kind == "c":
+        raise ValueError("Complex data not supported; y holds counts")
     if values.dtype.kind not in "biufO":
         raise ValueError(f"y holds {values.dtype}, not counts")
     try:
@@ -96,13 +101,22 @@ def _whole(values: np.ndarray) -> np.ndarray:
     except (TypeError, ValueError):
         raise ValueError("y holds values that are no numbers; give whole numbers, 0 or more") from None
     assert_all_finite(numbers, input_name="y")
-    wrong = (numbers < 0) | (numbers != np.floor(numbers))
+    wrong = (numbers < 0) | (numbers != np.floor(numbers)) | (numbers > LARGEST_COUNT)
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
         raise ValueError(
-            f"y has {values[row, column]!s} in row {row}, column {column}; counts are whole numbers, 0 or more"
+            f"y has {values[row, column]!s} in row {row}, column {column}; counts are whole numbers, from 0 to "
+            f"{LARGEST_COUNT}"
         )
     return numbers.astype(np.int64)
+
+
+def _column_names(columns: Any) -> np.ndarray:
+    names = [str(name) for name in columns]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"more than one column of y is called {repeated[0]!r}; rename them")
+    return np.asarray(names, dtype=object)
 
 
 def _places(found: list[Any], names: list[Any]) -> list[int]:

@@ -70,12 +70,17 @@ class CountConfig:
         return -(-height // CELL), -(-width // CELL)
 
     @property
-    def n_patches(self) -> int:
+    def padding(self) -> tuple[int, int]:
+        """Cells to add to height and width, so that patches cover all of the picture."""
         down, across = (
-            (cells - patch) // stride + 1
-            for cells, patch, stride in zip(self.cells, self.patch, self.stride, strict=True)
+            (patch - cells) % stride for cells, patch, stride in zip(self.cells, self.patch, self.stride, strict=True)
         )
-        return down * across
+        return down, across
+
+    @property
+    def n_patches(self) -> int:
+        sizes = zip(self.cells, self.padding, self.patch, self.stride, strict=True)
+        return math.prod((cells + added - patch) // stride + 1 for cells, added, patch, stride in sizes)
 
 
 class Convolutions(nn.Sequential):
@@ -155,7 +160,11 @@ class PatchEncoder(nn.Module):
         self, x: Float[Tensor, "batch D"], generator: torch.Generator | None = None
     ) -> Float[Tensor, "batch symbols down across"]:
         """Log-probabilities of what each patch holds; the first is nothing."""
-        hidden = self.patch(self.convolutions(_pictures(x, self.config.shape)))
+        cells = self.convolutions(_pictures(x, self.config.shape))
+        down, across = self.config.padding
+        if down or across:
+            cells = F.pad(cells, (across // 2, across - across // 2, down // 2, down - down // 2))
+        hidden = self.patch(cells)
         hidden = dropped(self.activation(self.norm(hidden)), self.config.dropout, generator)
         return self.out(hidden).log_softmax(1)
 

@@ -92,30 +92,22 @@ class VotesModule(_MeanModule):
         return self.config.n_slots * self.posterior(x, generator).probs[:, 1:]
 
 
-class _Regressor(SDLGMCounter):
-    def predict_mean(self, X) -> np.ndarray:
-        """Expected counts as the network gives them."""
-        rows = self._validated(np.asarray(X).reshape(len(X), -1), reset=False)
+class NetworkRegression:
+    """A network with the encoder and the training of an `SDLGMCounter`, and with a loss of its own."""
+
+    def __init__(self, module: type[_MeanModule], counter: SDLGMCounter):
+        self.counter = counter
+        counter._module_class = module
+
+    def fit(self, X: np.ndarray, counts: np.ndarray) -> Self:
+        self.counter.fit(X, counts)
+        return self
+
+    def predict_mean(self, X: np.ndarray) -> np.ndarray:
+        counter = self.counter
+        rows = counter._validated(X.reshape(len(X), -1), reset=False)
         with torch.inference_mode():
-            return torch.cat([self.module_.mean(x) for x in self._batches(rows)]).double().numpy()
-
-
-class CountRegression(_Regressor):
-    """Convolutions and least squares."""
-
-    _module_class = RegressionModule
-
-
-class PoissonRegression(_Regressor):
-    """Convolutions and a Poisson likelihood."""
-
-    _module_class = PoissonModule
-
-
-class VoteRegression(_Regressor):
-    """Votes of patches and least squares."""
-
-    _module_class = VotesModule
+            return torch.cat([counter.module_.mean(x) for x in counter._batches(rows)]).double().numpy()
 
 
 class ForestCounter:
