@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "model": {"_kernels"},
     "gradients": set(),
     "train": BASE | {"model", "gradients"},
-    "estimators": BASE | {"_kernels", "model", "gradients", "train", "thresholds"},
+    "estimators": BASE | {"_kernels", "data", "model", "gradients", "train", "thresholds"},
     "data": BASE,
     "report": BASE | {"data", "__init__"},
     "paper": BASE | {"data", "gradients", "model", "report", "thresholds", "__init__"},

@@ -1,8 +1,10 @@
 """Rows in files, which need not fit into memory: parquet and ``.npy`` files, or folders of either."""
 
 import os
+import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +17,7 @@ from sdlgm.data.tables import check_columns, from_array, from_columns, kind_of, 
 from sdlgm.errors import DataError
 
 KINDS = ("parquet", "npy")
+_EXACT_IN_SINGLE = ("float", "halffloat", "bool", "int8", "uint8", "int16", "uint16")
 # Of a .npy file, so much is read at a time; of a parquet file, a row group.
 PART_BYTES = 1 << 23
 
@@ -109,7 +112,10 @@ class RowFiles:
 
         with reading(part.path, "parquet"), parquet.ParquetFile(part.path, pre_buffer=False) as file:
             table = file.read_row_group(part.place, columns=list(self.feature_names or ()), use_threads=False)
-        return np.asarray(from_columns(part.path, table.select(list(self.feature_names or ())), None).X)
+        table = table.select(list(self.feature_names or ()))
+        # Single precision, if it holds every number exactly: half of the memory.
+        exact = all(str(field.type) in _EXACT_IN_SINGLE for field in table.schema)
+        return np.asarray(from_columns(part.path, table, None, np.float32 if exact else np.float64).X)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         start, stop, _ = rows.indices(self.shape[0])
@@ -173,7 +179,8 @@ class SpooledRows(RowFiles):
     """Rows of an iterator, which can be gone through once, kept in a temporary folder."""
 
     def __init__(self, batches: Iterable[Any]):
-        self._folder = tempfile.TemporaryDirectory(prefix="sdlgm-rows-")
+        folder = Path(tempfile.mkdtemp(prefix="sdlgm-rows-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         paths, names = [], None
         for number, batch in enumerate(batches):
             names = names or getattr(batch, "column_names", getattr(batch, "columns", None))
@@ -181,7 +188,7 @@ class SpooledRows(RowFiles):
             if rows.ndim != 2 or rows.dtype.kind not in "biuf":
                 raise DataError(f"batch {number} is {rows.dtype} of shape {rows.shape}; batches are rows of numbers")
             if rows.shape[0]:
-                paths.append(Path(self._folder.name) / f"{number:09d}.npy")
+                paths.append(folder / f"{number:09d}.npy")
                 np.save(paths[-1], rows)
         if not paths:
             raise DataError("the batches have no rows")
@@ -207,9 +214,3 @@ def is_stream(X: Any) -> bool:
     """Whether X gives batches of rows that can be gone through, and is nothing else."""
     known = ("__len__", "shape", "__array__", "__dataframe__", "__arrow_c_stream__")
     return hasattr(X, "__iter__") and not any(hasattr(X, name) for name in known)
-
-
-def batches_of(rows: RowFiles, size: int) -> Iterator[np.ndarray]:
-    """All rows in their order."""
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]

@@ -215,14 +215,16 @@ def check_columns(path: Path, names: Sequence[str], *labels: str | None) -> None
         raise DataError(f"{path}: has no columns of features")
 
 
-def from_columns(path: Path, table: Any, label_column: str | None) -> Dataset:
+def from_columns(path: Path, table: Any, label_column: str | None, dtype: Any = np.float64) -> Dataset:
     """A pyarrow table as a data set: every column a feature but for the label."""
     labels = None
     if label_column is not None:
         labels = np.array(["(none)" if value is None else str(value) for value in table[label_column].to_pylist()])
         table = table.drop_columns([label_column])
-    columns = [_numbers(path, name, table[name]) for name in table.column_names]
-    return Dataset(path.name, np.column_stack(columns), labels=labels, feature_names=tuple(table.column_names))
+    rows = np.empty((table.num_rows, table.num_columns), dtype)
+    for place, name in enumerate(table.column_names):
+        rows[:, place] = _numbers(path, name, table[name])
+    return Dataset(path.name, rows, labels=labels, feature_names=tuple(table.column_names))
 
 
 def _numbers(path: Path, name: str, column) -> np.ndarray:
@@ -236,7 +238,7 @@ def _numbers(path: Path, name: str, column) -> np.ndarray:
         )
     if column.null_count:
         raise DataError(f"{path}: column {name!r} has {column.null_count} missing values; fill or drop them first")
-    return column.to_numpy().astype(np.float64)
+    return column.to_numpy()
 
 
 def _has_header(path: Path) -> bool:

@@ -62,7 +62,7 @@ class TorchEstimator(BaseEstimator):
             if not all(isinstance(width, Integral) and int(width) > 0 for width in widths):
                 raise ValueError(f"{name}={widths!r}; it is a tuple of positive whole numbers")
 
-    def _run(self, fitting: Any, batches: train.ShuffledBatches, monitor: Any, seed: int, callback: Any = None) -> Self:
+    def _run(self, fitting: Any, batches: train.AnyBatches, monitor: Any, seed: int, callback: Any = None) -> Self:
         """Train, and make what comes of it the estimator's own; after a divergence, the last good parameters."""
         progress = train.Progress()
         try:
@@ -93,7 +93,7 @@ class TorchEstimator(BaseEstimator):
         seed = self._seed_of(self.random_state if random_state is None else random_state)
         return torch.Generator(device).manual_seed(seed)
 
-    def _checkpoint(self, trainer: train.Trainer, batches: train.ShuffledBatches, seed: int) -> train.Checkpoint | None:
+    def _checkpoint(self, trainer: train.Trainer, batches: train.AnyBatches, seed: int) -> train.Checkpoint | None:
         if self.checkpoint_dir is None:
             return None
         # Through JSON a tuple becomes a list; the identity is compared after such a trip.

@@ -3,6 +3,7 @@
 import os
 import shutil
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,11 +38,53 @@ class Columns:
             with np.errstate(over="ignore"):  # said below, in words
                 moments = np.mean(rows, axis=0, dtype=np.float64), np.var(rows, axis=0, dtype=np.float64)
         mean, variance = (np.asarray(moment, np.float64) for moment in moments)
+        largest, smallest = dense(rows.max(axis=0)).ravel(), dense(rows.min(axis=0)).ravel()
+        return cls.checked(mean, variance, largest > smallest)
+
+    @classmethod
+    def checked(cls, mean: np.ndarray, variance: np.ndarray, differs: np.ndarray) -> "Columns":
         if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
             column = int(np.argmax(~(np.isfinite(mean) & np.isfinite(variance))))
             raise ValueError(f"the values of column {column} are too large to have a variance; rescale them")
-        largest, smallest = dense(rows.max(axis=0)).ravel(), dense(rows.min(axis=0)).ravel()
-        return cls(mean, np.sqrt(variance), (largest > smallest) & (variance > 0))
+        return cls(mean, np.sqrt(variance), differs & (variance > 0))
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one pass over rows in files tells."""
+
+    columns: Columns
+    in_unit_interval: bool
+    fingerprint: str
+
+    @classmethod
+    def of(cls, rows: Any) -> "Survey":
+        """Of rows in parts; values that are not finite are refused with their place."""
+        n_rows, mean, squares = 0, np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+        largest, smallest = np.full(rows.shape[1], -np.inf), np.full(rows.shape[1], np.inf)
+        in_unit, checksum = True, 0
+        for part in rows.parts:
+            values = rows.read(part)
+            if not np.isfinite(values).all():
+                row, column = np.argwhere(~np.isfinite(values))[0]
+                raise ValueError(
+                    f"{part.path}: Input X contains NaN or infinity, in row {part.first + row}, column {column}; "
+                    "fill or drop such rows first"
+                )
+            with np.errstate(over="ignore"):  # said below, in words
+                part_mean = values.mean(axis=0, dtype=np.float64)
+                part_squares = np.square(values - part_mean).sum(axis=0)
+                # The sums of both parts, about their common mean (Chan, Golub and LeVeque).
+                total, step = n_rows + len(values), part_mean - mean
+                squares += part_squares + step**2 * (n_rows * len(values) / total)
+            mean += step * (len(values) / total)
+            n_rows = total
+            np.maximum(largest, values.max(axis=0), out=largest)
+            np.minimum(smallest, values.min(axis=0), out=smallest)
+            in_unit = in_unit and in_unit_interval(values)
+            checksum = zlib.crc32(np.ascontiguousarray(values).data, checksum)
+        columns = Columns.checked(mean, squares / n_rows, largest > smallest)
+        return cls(columns, in_unit, f"{'x'.join(map(str, rows.shape))}-parts-{checksum:08x}")
 
 
 @dataclass(frozen=True)
@@ -120,8 +163,8 @@ def in_unit_interval(rows: Rows) -> bool:
     return _kernels.in_unit_interval(rows.data if sp.issparse(rows) else np.asarray(rows))
 
 
-def check_unit_interval(rows: Rows) -> None:
-    if not in_unit_interval(rows):
+def check_unit_interval(all_are_in: bool) -> None:
+    if not all_are_in:
         raise ValueError(
             "the Bernoulli likelihood needs values in [0, 1]; scale the data, for instance with "
             "MinMaxScaler(clip=True), or fit with likelihood='gaussian'"
@@ -134,9 +177,19 @@ def has_compiler(device: str) -> bool:
     return not device.startswith("cpu") or any(name and shutil.which(name) for name in candidates)
 
 
-def in_batches(rows: Rows, size: int) -> Iterator[Rows]:
+def in_batches(rows: Any, size: int) -> Iterator[Rows]:
     for start in range(0, rows.shape[0], size):
         yield rows[start : start + size]
+
+
+def in_parts(rows: Any, n_parts: int) -> Iterator[Rows]:
+    """All rows in their order, in parts whose sizes differ by one at the most."""
+    size, n_larger = divmod(rows.shape[0], n_parts)
+    start = 0
+    for number in range(n_parts):
+        end = start + size + (number < n_larger)
+        yield rows[start:end]
+        start = end
 
 
 def check_count(name: str, value: Any, least: int) -> None:

@@ -16,15 +16,18 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, validat
 from torch import Tensor
 
 from sdlgm import train
+from sdlgm.data.rows import RowFiles, is_stream, rows_of
 from sdlgm.estimators._base import RandomState, TorchEstimator
 from sdlgm.estimators._codes import check_codes, sparse_rows, stacked
 from sdlgm.estimators._inputs import (
     Columns,
     Scaling,
+    Survey,
     check_count,
     check_unit_interval,
     has_compiler,
     in_batches,
+    in_parts,
     in_unit_interval,
     seeded,
     usable_device,
@@ -44,6 +47,8 @@ _BATCH = 1000
 _RELAXED_BATCH = 100
 # Rows on which a run without a validation split is watched.
 _WATCHED_ROWS = 500
+# Rows that are held out of files at the most.
+_MOST_HELD_OUT = 10_000
 
 LikelihoodName = Literal["bernoulli", "gaussian"]
 
@@ -306,13 +311,19 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
     def fit(self, X, y=None, *, callback: Callable[[SDLGMModule, int], None] | None = None) -> Self:
         """Fit the model to X of shape (n_samples, n_features_in); y is ignored.
 
+        X may also be the path of a file or of a folder, or an iterator of batches of rows. Rows of ``.parquet`` and
+        ``.npy`` files, and of folders of either, are read as they are needed and may be larger than memory; those of an
+        iterator are kept in a temporary folder for the time of the fit. All other methods take such an X as well.
+
         ``callback(module, iteration)``, if given, is called after every iteration; what it draws or changes the mode of
         is its own affair, but it must leave the module as it found it.
         """
         self._check_settings()
-        rows = self._validated(X, reset=True, min_rows=2)
+        rows = self._validated(rows_of(X), reset=True, min_rows=2)
         seed = self._seed_of(self.random_state)
-        likelihood = self._chosen_likelihood(rows)
+        if isinstance(rows, RowFiles):
+            return self._fit_files(rows, seed, callback)
+        likelihood = self._chosen_likelihood(in_unit_interval(rows))
         if self.early_stopping:
             split: Any = train_test_split(rows, test_size=self.validation_fraction, random_state=seed)
             rows, watched = split
@@ -321,9 +332,43 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         else:
             order = np.random.default_rng(seed).permutation(rows.shape[0])
             watched = rows[order[:_WATCHED_ROWS]]
-        fitting = self._start(rows, likelihood, seed)
+        fitting = self._start(Columns.of(rows), likelihood, seed)
         batches = train.ShuffledBatches(rows, self.batch_size, seed, fitting.scaling.apply)
         return self._run(fitting, batches, self._monitor(fitting, watched, seed), seed, callback)
+
+    def _fit_files(self, rows: RowFiles, seed: int, callback: Callable[[SDLGMModule, int], None] | None) -> Self:
+        """Fit to rows that need not fit into memory: one pass to see what they are like, then batches from parts."""
+        survey = Survey.of(rows)
+        likelihood = self._chosen_likelihood(survey.in_unit_interval)
+        if likelihood == "bernoulli":
+            check_unit_interval(survey.in_unit_interval)
+        rng = np.random.default_rng(seed)
+        chosen = list(range(len(rows.parts)))
+        if self.early_stopping:
+            watched, chosen = self._held_out(rows, rng)
+        else:
+            places = np.sort(rng.choice(len(rows), min(_WATCHED_ROWS, len(rows)), replace=False))
+            watched = np.concatenate([rows[place : place + 1] for place in places.tolist()])
+        fitting = self._start(survey.columns, likelihood, seed)
+        batches = train.StreamedBatches(rows, chosen, self.batch_size, seed, survey.fingerprint, fitting.scaling.apply)
+        try:
+            return self._run(fitting, batches, self._monitor(fitting, watched, seed), seed, callback)
+        finally:
+            batches.close()
+
+    def _held_out(self, rows: RowFiles, rng: np.random.Generator) -> tuple[np.ndarray, list[int]]:
+        """Rows of whole parts to watch, no more than fit into memory, and the parts that are left to train on."""
+        order = rng.permutation(len(rows.parts)).tolist()
+        held_out, n_rows = [], 0
+        while n_rows < self.validation_fraction * len(rows) and len(held_out) < len(order) - 1:
+            held_out.append(order[len(held_out)])
+            n_rows += rows.parts[held_out[-1]].n_rows
+        if not held_out:
+            raise ValueError(
+                "early_stopping=True holds whole row groups out, and there is only one; write the rows in several"
+            )
+        size = -(-_MOST_HELD_OUT // len(held_out))
+        return np.concatenate([rows.read(rows.parts[number])[:size] for number in held_out]), order[len(held_out) :]
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y=None) -> Self:
@@ -334,10 +379,15 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         """
         self._check_settings()
         first = not hasattr(self, "module_")
-        rows = self._validated(X, reset=first, min_rows=2)
+        rows = self._validated(rows_of(X), reset=first, min_rows=2)
         seed = self._seed_of(self.random_state)
         if first:
-            fitting, history = self._start(rows, self._chosen_likelihood(rows), seed), []
+            if isinstance(rows, RowFiles):
+                survey = Survey.of(rows)
+                columns, in_unit = survey.columns, survey.in_unit_interval
+            else:
+                columns, in_unit = Columns.of(rows), in_unit_interval(rows)
+            fitting, history = self._start(columns, self._chosen_likelihood(in_unit), seed), []
         else:
             fitting, history = self._fitting, self.history_
             family = self.module_.config.posterior
@@ -350,8 +400,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         parts = max(1, rows.shape[0] // self.batch_size)
         try:
             seeded(lambda: trainer.configure(replace(self._train_config(fitting.likelihood), lr_decay=0.0)), seed)
-            for indices in np.array_split(np.arange(rows.shape[0]), parts):
-                trainer.step(train.to_tensor(fitting.scaling.apply(rows[indices]), trainer.device))
+            for batch in in_parts(rows, parts):
+                trainer.step(train.to_tensor(fitting.scaling.apply(batch), trainer.device))
             trainer.check_finite()
             record = self._monitor(fitting, rows[:_WATCHED_ROWS], seed)(trainer)
         except BaseException:  # divergence, or Ctrl-C: half a pass is no pass
@@ -378,14 +428,14 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
                 f"use one of {', '.join(possible)}"
             )
 
-    def _start(self, rows: Rows, likelihood: LikelihoodName, seed: int) -> _Fitting:
+    def _start(self, columns: Columns, likelihood: LikelihoodName, seed: int) -> _Fitting:
         """Everything that has to exist before the first iteration."""
-        columns = Columns.of(rows)
+        n_inputs = len(columns.mean)
         gaussian = likelihood == "gaussian"
-        scaling = Scaling.standardizing(columns) if gaussian else Scaling.identity(rows.shape[1])
+        scaling = Scaling.standardizing(columns) if gaussian else Scaling.identity(n_inputs)
         data_mean = np.zeros_like(columns.mean) if gaussian else columns.mean
         device = usable_device(self.device)
-        config = self._model_config(rows.shape[1], likelihood)
+        config = self._model_config(n_inputs, likelihood)
         module = seeded(lambda: self._module_class(config), seed)
         module.adapt_to(torch.tensor(data_mean, dtype=torch.float32), torch.tensor(columns.varies))
         if self.compile:
@@ -407,9 +457,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             self.feature_prior_ = prior.feature_probs.cpu().numpy()
         return self
 
-    def _chosen_likelihood(self, rows: Rows) -> LikelihoodName:
+    def _chosen_likelihood(self, in_unit_interval: bool) -> LikelihoodName:
         if self.likelihood == "auto":
-            return "bernoulli" if in_unit_interval(rows) else "gaussian"
+            return "bernoulli" if in_unit_interval else "gaussian"
         return cast(LikelihoodName, self.likelihood)
 
     def _model_config(self, n_inputs: int, likelihood: LikelihoodName) -> ModelConfig:
@@ -526,6 +576,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         return self._encode(X, lambda x: self.module_.inference(x).sample(1, generator)[0])
 
     def _encode(self, X, code: Callable[[Tensor], Tensor]) -> sp.csr_matrix:
+        if is_stream(X):
+            return sp.csr_matrix(sp.vstack(list(self._encode_batches(X, code)), format="csr"))
         rows = self._fitted_rows(X)
         with torch.inference_mode():
             return stacked([sparse_rows(code(x)) for x in self._batches(rows)], self._n_features_out)
@@ -657,7 +709,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
     def evaluate(self, X, *, random_state: RandomState = None) -> Evaluation:
         """Both bounds, what the codes cost, how sparse they are and how well they decode."""
-        rows = self._fitted_rows(X)
+        X = rows = self._fitted_rows(X)
         codes = self.transform(X)
         n_active = np.asarray(codes.sum(axis=1)).ravel()
         generator = self._generator(random_state)
@@ -728,7 +780,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
     # Shared by the above
 
-    def _validated(self, X, *, reset: bool, min_rows: int = 1, check_finite: bool = True) -> Rows:
+    def _validated(self, X, *, reset: bool, min_rows: int = 1, check_finite: bool = True) -> Any:
+        if isinstance(X, RowFiles):  # the first row tells the columns; values are checked as they are read
+            if len(X) < min_rows:
+                raise ValueError(f"{X.name}: has {len(X)} rows, and {min_rows} are needed")
+            validate_data(self, X.head, reset=reset, dtype=[np.float64, np.float32])
+            return X
         rows: Any = validate_data(
             self,
             X,
@@ -739,12 +796,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             ensure_all_finite=check_finite,
         )
         if reset and self.likelihood == "bernoulli":
-            check_unit_interval(rows)
+            check_unit_interval(in_unit_interval(rows))
         return rows
 
     def _fitted_rows(self, X) -> Rows:
         check_is_fitted(self)
-        return self._validated(X, reset=False, check_finite=False)  # `_batches` does that
+        return self._validated(rows_of(X), reset=False, check_finite=False)  # `_batches` does that
 
     def _batches(self, rows: Rows, size: int = _BATCH) -> Iterator[Tensor]:
         """Rows as the encoder sees them when nothing is drawn: scaled, or thresholded, or as they are.
@@ -757,7 +814,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             if not (bernoulli and in_unit_interval(batch)):
                 assert_all_finite(batch, estimator_name=type(self).__name__, input_name="X")
                 if bernoulli:
-                    check_unit_interval(batch)
+                    check_unit_interval(in_unit_interval(batch))
             values = self._fitting.scaling.apply_checked(batch, first_row=number * size)
             x = train.to_tensor(values, trainer.device)
             yield threshold(x) if trainer.config.binarize == "threshold" else x

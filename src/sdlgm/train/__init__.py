@@ -1,6 +1,6 @@
 """Training: the loop, its schedules, its checkpoints and what it watches."""
 
-from sdlgm.train.batches import ShuffledBatches, binarize, to_tensor
+from sdlgm.train.batches import AnyBatches, ShuffledBatches, StreamedBatches, binarize, to_tensor
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.config import TrainConfig
 from sdlgm.train.loop import fit
@@ -10,11 +10,13 @@ from sdlgm.train.supervised import SupervisedMonitor, SupervisedTrainer, packed
 from sdlgm.train.trainer import Trainer, parameters_of
 
 __all__ = [
+    "AnyBatches",
     "Checkpoint",
     "Monitor",
     "Progress",
     "Record",
     "ShuffledBatches",
+    "StreamedBatches",
     "SupervisedMonitor",
     "SupervisedTrainer",
     "TrainConfig",

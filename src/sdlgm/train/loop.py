@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from sdlgm.errors import ModelFileError, TrainingDivergedError
 from sdlgm.model import SDLGMModule
-from sdlgm.train.batches import ShuffledBatches, to_tensor
+from sdlgm.train.batches import AnyBatches, to_tensor
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.monitor import Record
 from sdlgm.train.progress import Progress, ProgressBar
@@ -16,7 +16,7 @@ from sdlgm.train.trainer import Trainer, parameters_of
 
 def fit(
     trainer: Trainer,
-    batches: ShuffledBatches,
+    batches: AnyBatches,
     monitor: Callable[[Trainer], Record],
     progress: Progress,
     *,

@@ -1,0 +1,227 @@
+"""Rows in files and from iterators, larger than memory or not."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sdlgm import SDLGM
+from sdlgm.data import RowFiles, open_rows
+from sdlgm.estimators._inputs import Columns, Survey, in_parts
+from sdlgm.train import StreamedBatches, batches
+
+
+@pytest.fixture(scope="module")
+def folder(digits, tmp_path_factory):
+    """The digits in three files with row groups of 60."""
+    folder = tmp_path_factory.mktemp("digits")
+    for number, part in enumerate(np.array_split(digits, 3)):
+        columns = {f"p{i}": part[:, i] for i in range(part.shape[1])}
+        pq.write_table(pa.table(columns), folder / f"{number}.parquet", row_group_size=60)
+    return folder
+
+
+@pytest.fixture
+def small_buffer(monkeypatch):
+    monkeypatch.setattr(batches, "BUFFER_BYTES", 1)
+    monkeypatch.setattr(batches, "BUFFER_BATCHES", 2)
+
+
+def numbered(tmp_path, n_rows=103):
+    """Rows that hold their number, in parts of seven."""
+    pq.write_table(pa.table({"n": np.arange(float(n_rows))}), tmp_path / "n.parquet", row_group_size=7)
+    return opened(tmp_path / "n.parquet")
+
+
+def opened(path) -> RowFiles:
+    rows = open_rows(path)
+    assert rows is not None
+    return rows
+
+
+def test__batches__epochs__have_rows_at_most_once_and_lose_few(tmp_path, small_buffer):
+    source = numbered(tmp_path)
+    stream = StreamedBatches(source, range(len(source.parts)), 10, 0, "")
+    seen: list[Counter] = []
+    for iteration in range(60):
+        while len(seen) <= stream._plan[stream._block_of(iteration)].epoch:
+            seen.append(Counter())
+        batch = stream[iteration]
+        assert batch.shape == (10, 1)
+        assert batch.dtype == np.float32
+        seen[-1].update(batch[:, 0].astype(int).tolist())
+    for epoch in seen[:-1]:
+        assert max(epoch.values()) == 1
+        assert sum(epoch.values()) >= 70  # of 103: less than a batch is left of each buffer
+    assert set().union(*seen) == set(range(103))
+    assert list(seen[0]) != list(seen[1])
+    stream.close()
+
+
+def test__batches__any_iteration__is_what_it_was_in_order(tmp_path, small_buffer):
+    source = numbered(tmp_path)
+    first = StreamedBatches(source, range(len(source.parts)), 8, 3, "")
+    in_order = [first[iteration] for iteration in range(40)]
+    for iteration in (0, 39, 17, 18, 5):
+        again = StreamedBatches(source, range(len(source.parts)), 8, 3, "")
+        np.testing.assert_array_equal(again[iteration], in_order[iteration])
+        again.close()
+    other = StreamedBatches(source, range(len(source.parts)), 8, 4, "")
+    assert not np.array_equal(other[0], in_order[0])
+    other.close()
+    first.close()
+
+
+def test__batches__fewer_rows_than_a_batch__are_one_batch(tmp_path):
+    source = numbered(tmp_path, 5)
+    stream = StreamedBatches(source, range(len(source.parts)), 100, 0, "")
+    assert sorted(stream[3][:, 0].tolist()) == [0, 1, 2, 3, 4]
+    stream.close()
+
+
+def test__survey__parts__are_what_the_columns_are_like_in_memory(tmp_path, measurements):
+    np.save(tmp_path / "a.npy", measurements[:100])
+    np.save(tmp_path / "b.npy", measurements[100:])
+    survey, columns = Survey.of(opened(tmp_path)), Columns.of(measurements)
+    np.testing.assert_allclose(survey.columns.mean, columns.mean, rtol=1e-12)
+    np.testing.assert_allclose(survey.columns.deviation, columns.deviation, rtol=1e-9)
+    assert not survey.in_unit_interval
+    measured = measurements.copy()
+    measured[150, 2] = np.nan
+    np.save(tmp_path / "b.npy", measured[100:])
+    with pytest.raises(ValueError, match="row 150, column 2"):
+        Survey.of(opened(tmp_path))
+
+
+def test__fit__folder__learns_as_well_as_in_memory(folder, digits, small):
+    settings = {**small, "max_iter": 300, "random_state": 0}
+    streamed, in_memory = SDLGM(**settings).fit(folder), SDLGM(**settings).fit(digits)
+    assert streamed.n_features_in_ == 64
+    assert streamed.feature_names_in_[0] == "p0"
+    assert streamed.likelihood_ == "bernoulli"
+    assert streamed.score(folder) == pytest.approx(in_memory.score(digits), abs=1.0)
+    again = SDLGM(**settings).fit(str(folder))
+    np.testing.assert_array_equal(again.transform(folder).toarray(), streamed.transform(folder).toarray())
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test__every_method__rows_in_files__answers_as_in_memory(folder, digits, small, measurements, tmp_path):
+    model = SDLGM(**small, random_state=0).fit(folder)
+    np.testing.assert_array_equal(model.transform(folder).toarray(), model.transform(digits).toarray())
+    np.testing.assert_array_equal(
+        model.transform(iter([digits[:150], digits[150:]])).toarray(), model.transform(digits).toarray()
+    )
+    assert model.score(folder) == model.score(digits)
+    assert model.evaluate(folder, random_state=0) == model.evaluate(digits, random_state=0)
+    assert model.evaluate(iter([digits]), random_state=0) == model.evaluate(digits, random_state=0)
+    np.save(tmp_path / "m.npy", measurements)
+    gaussian = SDLGM(**small, random_state=0).fit(tmp_path / "m.npy")
+    assert gaussian.likelihood_ == "gaussian"
+    np.testing.assert_array_equal(
+        gaussian.transform(tmp_path / "m.npy").toarray(), gaussian.transform(measurements).toarray()
+    )
+
+
+def test__partial_fit__rows_in_files__are_the_same_pass(folder, digits, small):
+    files, memory = SDLGM(**small, random_state=0), SDLGM(**small, random_state=0)
+    frame = pa.table({f"p{i}": digits[:, i] for i in range(64)})
+    for _ in range(2):
+        files.partial_fit(folder)
+        memory.partial_fit(frame)
+    for name, tensor in files.module_.state_dict().items():
+        np.testing.assert_allclose(tensor.numpy(), memory.module_.state_dict()[name].numpy(), rtol=1e-4, atol=1e-5)
+    iterated = SDLGM(**small, random_state=0).partial_fit(iter([digits[:100], digits[100:]]))
+    assert iterated.n_iter_ == files.n_iter_ // 2
+
+
+def test__fit__iterator__is_gone_through_more_than_once(digits, small):
+    model = SDLGM(**small, random_state=0).fit(digits[start : start + 50] for start in range(0, 400, 50))
+    assert model.n_iter_ == small["max_iter"]
+    assert model.score(digits) > -60
+
+
+def test__early_stopping__files__holds_whole_row_groups_out(folder, small, tmp_path, digits):
+    model = SDLGM(**small, early_stopping=True, random_state=0).fit(folder)
+    assert model.history_
+    np.save(tmp_path / "one.npy", digits)
+    with pytest.raises(ValueError, match="only one"):
+        SDLGM(**small, early_stopping=True, random_state=0).fit(tmp_path / "one.npy")
+
+
+def test__fit__wrong_files__are_refused_before_training(folder, digits, small, tmp_path, fitted):
+    np.save(tmp_path / "big.npy", 2 * digits)
+    with pytest.raises(ValueError, match="Bernoulli"):
+        SDLGM(**small, likelihood="bernoulli").fit(tmp_path / "big.npy")
+    np.save(tmp_path / "wide.npy", digits[:, :60])
+    with pytest.raises(ValueError, match="features"):
+        fitted.transform(tmp_path / "wide.npy")
+    with pytest.raises(ValueError, match="no such"):
+        SDLGM(**small).fit(tmp_path / "nothing.parquet")
+
+
+def test__resume__rows_in_files__ends_where_an_uninterrupted_run_does(folder, small, tmp_path, small_buffer):
+    options = {**small, "random_state": 0}
+    whole = SDLGM(**options).fit(folder)
+
+    class StopError(Exception):
+        pass
+
+    def stop(_module, iteration: int) -> None:
+        if iteration == 37:
+            raise StopError
+
+    with pytest.raises(StopError):
+        SDLGM(**options, checkpoint_dir=tmp_path, checkpoint_every=10).fit(folder, callback=stop)
+    resumed = SDLGM(**options, checkpoint_dir=tmp_path, checkpoint_every=10, resume=True).fit(folder)
+    for name, tensor in whole.module_.state_dict().items():
+        np.testing.assert_array_equal(resumed.module_.state_dict()[name].numpy(), tensor.numpy())
+
+
+def test__in_parts__sizes__are_those_of_array_split():
+    for n_rows, n_parts in ((10, 3), (9, 3), (5, 5), (7, 1)):
+        rows = np.arange(n_rows)
+        for part, expected in zip(in_parts(rows, n_parts), np.array_split(rows, n_parts), strict=True):
+            np.testing.assert_array_equal(part, expected)
+
+
+MEMORY = """
+import json, resource, sys
+import numpy as np
+from sdlgm import SDLGM
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+small = {"n_components": 16, "max_active": 4, "hidden": (16,), "batch_size": 100, "random_state": 0}
+SDLGM(max_iter=5, **small).fit(np.random.default_rng(0).random((200, 500), dtype=np.float32))
+before = peak()
+model = SDLGM(max_iter=1300, **small).fit(sys.argv[1])
+model.transform(sys.argv[1])
+model.partial_fit(sys.argv[1])
+model.evaluate(sys.argv[1])
+print(json.dumps({"more": peak() - before}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss")
+@pytest.mark.parametrize("kind", ["npy", "parquet"])
+def test__memory__rows_in_files__does_not_grow_with_them(tmp_path, kind):
+    rng = np.random.default_rng(0)
+    n_files, rows_of_a_file = 10, 12_000
+    for number in range(n_files):
+        rows = rng.random((rows_of_a_file, 500), dtype=np.float32)
+        if kind == "npy":
+            np.save(tmp_path / f"{number}.npy", rows)
+        else:
+            table = pa.table({f"c{i}": rows[:, i] for i in range(500)})
+            pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=4000, use_dictionary=False)
+    size = n_files * rows_of_a_file * 500 * 4
+    done = subprocess.run([sys.executable, "-c", MEMORY, str(tmp_path)], capture_output=True, text=True, check=True)
+    more = json.loads(done.stdout.splitlines()[-1])["more"]
+    assert more < 0.8 * size, f"{more / 1e6:.0f} MB for {size / 1e6:.0f} MB of rows"
