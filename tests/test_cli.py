@@ -2,14 +2,17 @@ import inspect
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter, __version__, cli, load
 from sdlgm.cli import app
-from sdlgm.data import digit_columns
+from sdlgm.data import digit_columns, read_codes
 from sdlgm.train import Trainer
 
 FAST = ["--max-iter", "30", "--n-components", "16", "--max-active", "4", "--hidden", "32", "--gate-hidden", "8"]
@@ -200,6 +203,57 @@ def test__errors__expected_ones__are_one_line_with_code_two_and_no_file(model, t
     assert len(result.stderr.strip().splitlines()) == 1
     assert "Traceback" not in result.output
     assert sorted(tmp_path.iterdir()) == before
+
+
+# Rows in files
+
+
+@pytest.fixture(scope="module")
+def table_folder(tmp_path_factory):
+    """The digits in two parquet files, with a column that is no feature."""
+    folder = tmp_path_factory.mktemp("table") / "rows"
+    folder.mkdir()
+    X = load_digits().data[:300] / 16
+    for number, part in enumerate((X[:120], X[120:])):
+        columns = {f"p{i}": part[:, i] for i in range(64)} | {"kind": ["x"] * len(part)}
+        pq.write_table(pa.table(columns), folder / f"{number}.parquet", row_group_size=50)
+    return folder
+
+
+def test__folder__is_fitted_encoded_decoded_and_evaluated(table_folder, tmp_path):
+    label = ["--label-column", "kind"]
+    run("fit", table_folder, "--out", tmp_path / "model.sdlgm", *FAST, *label)
+    result = run("encode", tmp_path / "model.sdlgm", table_folder, "--out", tmp_path / "codes", *label)
+    assert "300 rows in 7 files" in " ".join(result.stdout.split())
+    run("encode", tmp_path / "model.sdlgm", table_folder, "--out", tmp_path / "codes", *label)  # nothing is left to do
+    run("decode", tmp_path / "model.sdlgm", tmp_path / "codes", "--out", tmp_path / "decoded.npy")
+    assert np.load(tmp_path / "decoded.npy").shape == (300, 64)
+    found = json.loads(run("evaluate", tmp_path / "model.sdlgm", table_folder, "--json", *label).stdout)
+    assert found["n_rows"] == 300
+    run("encode", tmp_path / "model.sdlgm", table_folder / "0.parquet", "--out", tmp_path / "codes.npz", *label)
+    np.testing.assert_array_equal(
+        read_codes(tmp_path / "codes")[:120].toarray(), read_codes(tmp_path / "codes.npz").toarray()
+    )
+    other = run(
+        "encode",
+        tmp_path / "model.sdlgm",
+        table_folder,
+        "--out",
+        tmp_path / "codes",
+        "--n-candidates",
+        2,
+        *label,
+        code=2,
+    )
+    assert "another n candidates" in " ".join(other.stderr.split())
+
+
+def test__stream__file__is_read_in_parts(table_folder, tmp_path):
+    common = ["--label-column", "kind", *FAST, "--stream"]
+    run("fit", table_folder / "1.parquet", "--out", tmp_path / "model.sdlgm", *common)
+    assert load(tmp_path / "model.sdlgm").n_features_in_ == 64
+    assert "--stream" in run("fit", "digits", "--out", tmp_path / "m.sdlgm", "--stream", code=2).stderr
+    assert ".npz" in run("encode", tmp_path / "model.sdlgm", "digits", "--out", tmp_path / "x", code=2).stderr
 
 
 # Classification

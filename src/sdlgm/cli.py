@@ -36,7 +36,10 @@ reproduce_app = typer.Typer(no_args_is_help=True, help="The published results, m
 app.add_typer(reproduce_app, name="reproduce")
 out, err = Console(), Console(stderr=True)
 
-DATA_HELP = "A .npy, .npz, .csv, .parquet, .arff or IDX file, or a name such as digits:test (see 'sdlgm data list')."
+DATA_HELP = (
+    "A .npy, .npz, .csv, .parquet, .arff or IDX file, a folder of .parquet or .npy files, or a name such as "
+    "digits:test (see 'sdlgm data list')."
+)
 Model = Annotated[Path, typer.Argument(help="A model file of 'sdlgm fit'.", show_default=False)]
 Data = Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)]
 LabelledData = Annotated[
@@ -194,13 +197,18 @@ def fit(
     checkpoint_every: CheckpointEvery = 1000,
     resume: Resume = False,
     label_column: LabelColumn = None,
+    stream: Annotated[
+        bool, typer.Option(help="Do not load the file: read its rows as they are needed, as those of a folder are.")
+    ] = False,
 ) -> None:
     """Fit a model to data.
 
     `sdlgm fit measurements.parquet --out model.sdlgm --n-components 64 --max-active 8`
+
+    `sdlgm fit folder_of_parquet_files/ --out model.sdlgm`
     """
     from sdlgm import SDLGM
-    from sdlgm.data import check_writable, load_data
+    from sdlgm.data import check_writable, load_data, open_rows
 
     if resume and checkpoint_dir is None:
         raise DataError("--resume needs --checkpoint-dir, to know where the checkpoint is")
@@ -241,7 +249,10 @@ def fit(
         resume=resume,
         verbose=1,
     )
-    estimator.fit(load_data(data, label_column=label_column).table)
+    in_files = open_rows(data, label_column=label_column) if stream or Path(data).is_dir() else None
+    if stream and in_files is None:
+        raise DataError(f"{data}: --stream is for .parquet and .npy files, and for folders of them")
+    estimator.fit(load_data(data, label_column=label_column).table if in_files is None else in_files)
     estimator.save(model)
     out.print(f"model: {model} ({estimator.likelihood_} likelihood)", highlight=False, soft_wrap=True)
 
@@ -251,19 +262,28 @@ def fit(
 def encode(
     model: Model,
     data: Data,
-    codes: Annotated[Path, typer.Option("--out", help="Where to write the codes, .npz.", show_default=False)],
+    codes: Annotated[
+        Path, typer.Option("--out", help="Where to write the codes: a .npz file, or a folder.", show_default=False)
+    ],
     n_candidates: Annotated[int, typer.Option(help="Also try this many drawn codes a row; keep the best.")] = 0,
     budget: Annotated[
         int | None, typer.Option(help="Keep the first so many features of each code (ordered posterior).", min=0)
     ] = None,
     label_column: LabelColumn = None,
 ) -> None:
-    """Encode data into sparse counts: a CSR matrix in a .npz file. The data may be larger than memory.
+    """Encode data into sparse counts: a CSR matrix in a .npz file, or a folder of parquet files.
+
+    The data may be larger than memory. Into a folder (any name that does not end with .npz) every row group of the data
+    is written by itself: killed and started again, the command does what is missing.
 
     `sdlgm encode model.sdlgm mnist:test --out codes.npz`
-    """
-    from sdlgm.data import CodesWriter, open_batches
 
+    `sdlgm encode model.sdlgm measurements/ --out codes/`
+    """
+    from sdlgm.data import CODES, CodesWriter, open_batches
+
+    if codes.suffix not in CODES:
+        return _encode_parts(model, data, codes, n_candidates, budget, label_column)
     writer = CodesWriter(codes)
     estimator = _loaded(model)
     rows = open_batches(data, label_column=label_column)
@@ -273,6 +293,23 @@ def encode(
             advance(matrix.shape[0])
     n_active = f"{writer.n_active_total / writer.n_rows:.2f} active slots on average, {writer.n_active_max} at most"
     out.print(f"codes: {codes} ({writer.n_rows} rows, {n_active})", highlight=False, soft_wrap=True)
+    return None
+
+
+def _encode_parts(
+    model: Path, data: str, folder: Path, n_candidates: int, budget: int | None, label_column: str | None
+) -> None:
+    from sdlgm.data import CodedParts, checksum, open_rows
+
+    rows = open_rows(data, label_column=label_column)
+    if rows is None:
+        raise DataError(f"{data}: is no .parquet or .npy file and no folder of them; write its codes to a .npz file")
+    estimator = _loaded(model)
+    settings = {"model": checksum(model), "n_candidates": n_candidates, "budget": budget}
+    coded = CodedParts(folder, rows, estimator.module_.config.n_features, settings)
+    with _rows_bar(len(rows)) as advance:
+        coded.encode(lambda part: estimator.transform(part, n_candidates=n_candidates, budget=budget), advance)
+    out.print(f"codes: {folder} ({len(rows)} rows in {len(rows.parts)} files)", highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
@@ -325,14 +362,15 @@ def evaluate(
 
     `sdlgm evaluate model.sdlgm mnist:test --json`
     """
-    from sdlgm.data import load_data
+    from sdlgm.data import load_data, open_rows
 
-    dataset = load_data(data, label_column=label_column)
-    evaluation = _loaded(model).evaluate(dataset.table, random_state=seed)
+    in_files = open_rows(data, label_column=label_column) if Path(data).is_dir() else None
+    rows = load_data(data, label_column=label_column).table if in_files is None else in_files
+    evaluation = _loaded(model).evaluate(rows, random_state=seed)
     if as_json:
         typer.echo(json.dumps(asdict(evaluation) | {"discrete_bits": evaluation.discrete_bits}, allow_nan=False))
     else:
-        out.print(_evaluation_table(evaluation, dataset.name))
+        out.print(_evaluation_table(evaluation, Path(data).name))
 
 
 @app.command()

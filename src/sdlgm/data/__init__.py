@@ -1,5 +1,6 @@
 """Data: files of several kinds, and data sets by name."""
 
+from sdlgm.data.coded import CodedParts, checksum
 from sdlgm.data.codes import CodesWriter, read_codes, write_codes
 from sdlgm.data.counting import digit_columns, scattered_digits
 from sdlgm.data.dataset import CountDataset, Dataset, MultiLabelDataset
@@ -15,12 +16,14 @@ __all__ = [
     "DATASETS",
     "TABLES",
     "Batches",
+    "CodedParts",
     "CodesWriter",
     "CountDataset",
     "Dataset",
     "MultiLabelDataset",
     "RowFiles",
     "check_writable",
+    "checksum",
     "digit_columns",
     "fetch",
     "find_file",

@@ -12,13 +12,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from sdlgm._files import write_whole
+from sdlgm.data.coded import read_coded
 from sdlgm.data.tables import CODES, check_writable, load_sparse
 from sdlgm.errors import DataError
 
 
 def read_codes(path: str | os.PathLike[str]) -> sp.csr_matrix:
-    """Read codes that `write_codes` wrote."""
+    """Read codes that `write_codes` wrote, or a folder of codes."""
     path = Path(path)
+    if path.is_dir():
+        return read_coded(path)
     if not path.is_file():
         raise DataError(f"{path}: there is no such file")
     codes = load_sparse(path)

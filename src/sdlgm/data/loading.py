@@ -41,6 +41,8 @@ class Batches:
 def load_data(source: str, *, label_column: str | None = None) -> Dataset:
     """Load a file by its path or a data set by its name, such as ``digits`` or ``mnist:test``.
 
+    A folder of files is not loaded but opened, by `open_rows`.
+
     Of multi-label data, such as ``birds``, these are the observations without their labels.
     """
     if is_file(source):

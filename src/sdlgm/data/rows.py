@@ -1,11 +1,12 @@
 """Rows in files, which need not fit into memory: parquet and ``.npy`` files, or folders of either."""
 
+import copy
 import os
 import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,16 @@ class RowFiles:
             self._latest = None  # let go of the one before the next is there
             self._latest = (part, self.read(part))
         return self._latest[1]
+
+    def with_parts(self, parts: list[Part]) -> "RowFiles":
+        """Some of the parts, numbered anew."""
+        chosen = copy.copy(self)
+        firsts = np.cumsum([0, *[part.n_rows for part in parts]])
+        chosen.parts = [replace(part, first=int(first)) for part, first in zip(parts, firsts, strict=False)]
+        chosen.shape = (int(firsts[-1]), self.shape[1])
+        chosen._latest = None
+        chosen.__dict__.pop("_firsts", None)
+        return chosen
 
     @property
     def head(self) -> Any:

@@ -1,0 +1,145 @@
+import json
+import multiprocessing
+import random
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+
+from sdlgm.data import CodedParts, open_rows, read_codes
+from sdlgm.data.coded import MANIFEST
+from sdlgm.errors import DataError
+
+N_COLUMNS = 12
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """Fifty rows in two files, with row groups of four."""
+    (tmp_path / "rows").mkdir()
+    values = np.random.default_rng(0).random((50, 3))
+    for name, part in (("a", values[:23]), ("b", values[23:])):
+        table = pa.table({f"c{i}": part[:, i] for i in range(3)})
+        pq.write_table(table, tmp_path / "rows" / f"{name}.parquet", row_group_size=4)
+    opened = open_rows(tmp_path / "rows")
+    assert opened is not None
+    return opened
+
+
+def code(rows) -> sp.csr_matrix:
+    """Something that depends on the row alone."""
+    values = rows[0 : len(rows)]
+    dense = np.zeros((len(values), N_COLUMNS), int)
+    dense[np.arange(len(values)), (values[:, 0] * N_COLUMNS).astype(int)] = 1 + (values[:, 1] * 3).astype(int)
+    dense[values[:, 2] < 0.2] = 0
+    return sp.csr_matrix(dense)
+
+
+def test__encode__parts__are_read_back_in_order(rows, tmp_path):
+    heard = []
+    CodedParts(tmp_path / "codes", rows, N_COLUMNS, {"model": "m"}).encode(code, heard.append)
+    assert sum(heard) == 50
+    codes = read_codes(tmp_path / "codes")
+    np.testing.assert_array_equal(codes.toarray(), code(rows).toarray())
+    assert len(list((tmp_path / "codes").glob("part-*.parquet"))) == len(rows.parts) == 13
+
+
+def test__encode__again__does_only_what_is_missing(rows, tmp_path):
+    coded = CodedParts(tmp_path / "codes", rows, N_COLUMNS, {"model": "m"})
+    coded.encode(code)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "codes").iterdir()}
+    coded.path(3).unlink()
+    (tmp_path / "codes" / ".sdlgm-left.parquet").write_bytes(b"half")
+    calls = []
+
+    def noted(part):
+        calls.append(len(part))
+        return code(part)
+
+    CodedParts(tmp_path / "codes", rows, N_COLUMNS, {"model": "m"}).encode(noted)
+    assert calls == [4]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "codes").iterdir()} == before
+
+
+def slowly(part) -> sp.csr_matrix:
+    time.sleep(0.01)
+    return code(part)
+
+
+def work(folder, rows) -> None:
+    CodedParts(folder, rows, N_COLUMNS, {"model": "m"}).encode(slowly)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fork")
+def test__encode__killed_again_and_again__equals_one_run(rows, tmp_path):
+    CodedParts(tmp_path / "once", rows, N_COLUMNS, {"model": "m"}).encode(code)
+    context, rng = multiprocessing.get_context("fork"), random.Random(1)
+    kills = 0
+    for _ in range(20):
+        process = context.Process(target=work, args=(tmp_path / "often", rows))
+        process.start()
+        time.sleep(rng.uniform(0.0, 0.06))
+        process.kill()
+        process.join()
+        kills += process.exitcode != 0
+    assert kills > 2
+    work(tmp_path / "often", rows)
+    once, often = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("once", "often"))
+    assert once == often
+
+
+def test__folder__of_other_codes_or_other_things__is_refused(rows, tmp_path):
+    CodedParts(tmp_path / "codes", rows, N_COLUMNS, {"model": "m"}).encode(code)
+    with pytest.raises(DataError, match="another model"):
+        CodedParts(tmp_path / "codes", rows, N_COLUMNS, {"model": "n"}).encode(code)
+    fewer = rows.with_parts(rows.parts[:3])
+    with pytest.raises(DataError, match="another data"):
+        CodedParts(tmp_path / "codes", fewer, N_COLUMNS, {"model": "m"}).encode(code)
+    with pytest.raises(DataError, match="not empty"):
+        CodedParts(tmp_path / "rows", rows, N_COLUMNS, {"model": "m"}).encode(code)
+    with pytest.raises(ValueError, match="shape"):
+        CodedParts(tmp_path / "wrong", rows, N_COLUMNS, {}).encode(lambda part: code(part)[:1])
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", "not json", json.dumps({"format": "sdlgm-codes", "version": 9}), "[" * 100_000, "1" * 2_000_000],
+)
+def test__read_codes__damaged_manifest__is_a_named_error(rows, tmp_path, content):
+    CodedParts(tmp_path / "codes", rows, N_COLUMNS, {}).encode(code)
+    (tmp_path / "codes" / MANIFEST).write_text(content)
+    with pytest.raises(DataError):
+        read_codes(tmp_path / "codes")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"features": [[0], [1]]},
+        {"features": [[0], [1]], "counts": [[1], []]},
+        {"features": [[0], [99]], "counts": [[1], [1]]},
+        {"features": [[0], [-1]], "counts": [[1], [1]]},
+        {"features": [0, 1], "counts": [1, 1]},
+        {"features": [["a"], []], "counts": [[1], []]},
+    ],
+)
+def test__read_codes__damaged_part__is_a_named_error(rows, tmp_path, table):
+    coded = CodedParts(tmp_path / "codes", rows, N_COLUMNS, {})
+    coded.encode(code)
+    pq.write_table(pa.table(table), coded.path(0))
+    with pytest.raises(DataError):
+        read_codes(tmp_path / "codes")
+
+
+def test__read_codes__missing_parts__says_how_to_get_them(rows, tmp_path):
+    coded = CodedParts(tmp_path / "codes", rows, N_COLUMNS, {})
+    coded.encode(code)
+    coded.path(2).unlink()
+    with pytest.raises(DataError, match="12 of 13 parts"):
+        read_codes(tmp_path / "codes")
+    with pytest.raises(DataError, match="holds no codes"):
+        read_codes(tmp_path / "rows")
