@@ -798,7 +798,7 @@ def reproduce_counts(
     result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("counts.json"),
     data: Annotated[str, typer.Option(help="columns or scattered; both if not given.")] = "",
     systems: Annotated[str, typer.Option(help="Which systems, with commas; all if not given.")] = "",
-    seeds: Annotated[int, typer.Option(help="Runs of each; 0 for 5 of the SDLGM with patches, 2 of others.")] = 0,
+    seeds: Annotated[int, typer.Option(help="Runs of each; 0 for 5 of the SDLGM with patches, fewer of others.")] = 0,
     jobs: Jobs = 0,
     work: Work = Path("runs"),
 ) -> None:

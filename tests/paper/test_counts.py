@@ -69,7 +69,7 @@ def test__reproduce_counts__small__has_rows_pictures_and_protocol(tmp_path, monk
     monkeypatch.setattr(counts, "DATA", {"columns": tiny})
     # In this process: another would not know the small data.
     monkeypatch.setattr(counts, "run_all", lambda work, runs, folder, _: [run | work(run, folder) for run in runs])
-    chosen = {name: replace(counts.SYSTEMS[name], seeds=1) for name in ("sdlgm_patches", "random_forest")}
+    chosen = {name: replace(counts.SYSTEMS[name], seeds={"columns": 1}) for name in ("sdlgm_patches", "random_forest")}
     monkeypatch.setattr(counts, "SYSTEMS", chosen)
     reproduce = partial(counts.reproduce_counts, systems=list(chosen), data=["columns"], n_jobs=1, work_folder=tmp_path)
     result = reproduce(tmp_path / "counts.json", seeds=None)

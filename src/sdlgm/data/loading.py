@@ -123,8 +123,6 @@ def _npy_batches(path: Path, size: int) -> Batches:
             for first in range(0, shape[0], size):
                 n_rows = min(size, shape[0] - first)
                 values = np.fromfile(file, dtype, n_rows * n_values)
-                if values.size < n_rows * n_values:
-                    raise DataError(f"{path}: ends after {first + values.size // n_values} of {shape[0]} rows")
                 yield from_array(path, values.reshape(n_rows, *row_shape)).X
 
     return Batches(shape[0], batches())

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sdlgm.data.dataset import arrow_table
-from sdlgm.data.tables import check_columns, from_array, from_columns, kind_of, npy_layout, reading
+from sdlgm.data.tables import check_columns, check_size, from_array, from_columns, kind_of, npy_layout, reading
 from sdlgm.errors import DataError
 
 KINDS = ("parquet", "npy")
@@ -76,7 +76,10 @@ class RowFiles:
 
         with reading(path, "parquet"), parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            n_rows = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
+            groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+            for group in groups:
+                check_size(path, group)
+            n_rows = [group.num_rows for group in groups]
         check_columns(path, names, self.label_column)
         features = tuple(name for name in names if name != self.label_column)
         if self.feature_names is None:

@@ -4,10 +4,11 @@ import contextlib
 import csv
 import math
 import os
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +22,11 @@ from sdlgm.errors import DataError
 # Endings of the files that can be written.
 TABLES = (".npy", ".csv", ".parquet")
 CODES = (".npz",)
+# A file of a few kilobytes can unpack to gigabytes: an archive may do so up to a limit, or as far as codes compress.
+MAX_UNPACKED = 2**31
+MAX_RATIO = 100
+# Numbers of a table that are in memory at once.
+MAX_VALUES = 2**31
 
 
 def read_table(path: str | os.PathLike[str], *, label_column: str | None = None) -> Dataset:
@@ -94,6 +100,10 @@ def _read_npz(path: Path) -> Dataset:
 
 def arrays_of(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a ``.npz`` file by their names, or that of a ``.npy`` file as X."""
+    if path.suffix == ".npy":
+        npy_layout(path)
+    else:
+        check_archive(path)
     try:
         with path.open("rb") as file:  # numpy leaves a file that it cannot read open
             loaded = np.load(file, allow_pickle=False)
@@ -117,19 +127,52 @@ class NpyLayout:
 
 
 def npy_layout(path: Path) -> NpyLayout:
-    """What the header of a ``.npy`` file says."""
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    """What the header of a ``.npy`` file says, if the file is as long as that."""
     try:
         with path.open("rb") as file:
-            shape, by_columns, dtype = readers[np.lib.format.read_magic(file)](file)
-            start = file.tell()
+            layout = _read_layout(file)
+            n_bytes = os.fstat(file.fileno()).st_size
     except Exception as error:  # a damaged header makes numpy fail in many ways
         raise DataError(f"{path}: not a plain .npy array ({error})") from error
-    return NpyLayout(shape, dtype, by_columns, start)
+    _check_promise(str(path), layout, n_bytes)
+    return layout
+
+
+def _read_layout(file: IO[bytes]) -> NpyLayout:
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    shape, by_columns, dtype = readers[np.lib.format.read_magic(file)](file)
+    if dtype.hasobject or any(side < 0 for side in shape):
+        raise ValueError(f"it holds {dtype} of shape {shape}")
+    return NpyLayout(shape, dtype, by_columns, file.tell())
+
+
+def _check_promise(where: str, layout: NpyLayout, n_bytes: int) -> None:
+    """Refuse a header that promises more than there is, before memory is asked for."""
+    promised = layout.start + math.prod(layout.shape) * layout.dtype.itemsize
+    if promised > n_bytes:
+        raise DataError(f"{where}: is cut short; its header promises {promised} bytes, and it has {n_bytes}")
+
+
+def check_archive(path: Path) -> None:
+    """Refuse an archive that unpacks to far more than it is, or whose arrays are not what they promise."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            unpacked = sum(member.file_size for member in members)
+            if unpacked > max(MAX_UNPACKED, MAX_RATIO * path.stat().st_size):
+                raise DataError(f"{path}: unpacks to {unpacked} bytes, which no archive of arrays does")
+            for member in members:
+                with archive.open(member) as file:
+                    _check_promise(f"{path}: {member.filename}", _read_layout(file), member.file_size)
+    except DataError:
+        raise
+    except Exception as error:  # damaged archives make zipfile, zlib and numpy fail in many ways
+        raise DataError(f"{path}: not a .npz archive, or damaged ({error})") from error
 
 
 def load_sparse(path: Path) -> sp.csr_matrix | None:
     """The sparse matrix in a file of `scipy.sparse.save_npz`, or None if it is some other archive."""
+    check_archive(path)
     try:
         with path.open("rb") as file:
             with np.load(file, allow_pickle=False) as archive:
@@ -176,11 +219,22 @@ def read_columns(path: Path, kind: str, *labels: str | None) -> Any:
 
     with reading(path, kind):
         is_csv = kind == "csv"
+        if not is_csv:
+            check_size(path, parquet.read_metadata(path))
         table = arrow_csv.read_csv(path, read_options=csv_options(path)) if is_csv else parquet.read_table(path)
     check_columns(path, table.column_names, *labels)
     if table.num_rows == 0:
         raise DataError(f"{path}: has no rows")
     return table
+
+
+def check_size(path: Path, metadata: Any) -> None:
+    """Refuse a parquet file, or a row group of one, that would not fit into any memory."""
+    if not 0 <= metadata.num_rows * metadata.num_columns <= MAX_VALUES:
+        raise DataError(
+            f"{path}: has {metadata.num_rows} rows of {metadata.num_columns} columns to be read at once, more than "
+            f"{MAX_VALUES} numbers; write it in smaller row groups, and read it with --stream or open_rows"
+        )
 
 
 @contextlib.contextmanager

@@ -1,0 +1,162 @@
+"""What reads files that strangers may have made: each target takes bytes and may raise errors of sdlgm only.
+
+Used by tests/test_fuzz.py with a few changes of valid files, and by fuzz/run.py with as many as there is time for.
+"""
+
+import functools
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import scipy.sparse as sp
+
+from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter, SDLGMError, load
+from sdlgm.data import CodedParts, load_data, open_rows, read_codes, read_counted, read_labelled
+from sdlgm.data.coded import MANIFEST
+
+RNG = np.random.default_rng(0)
+X = RNG.random((12, 4))
+SMALL = {"hidden": (3,), "max_iter": 2, "batch_size": 6, "random_state": 0}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader, the ending of its files, and valid files to begin with."""
+
+    ending: str
+    make: Callable[[Path], object]
+    read: Callable[[Path], object]
+
+    @functools.cached_property
+    def valid(self) -> bytes:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"valid{self.ending}"
+            self.make(path)
+            return path.read_bytes()
+
+    def __call__(self, content: bytes) -> None:
+        """Read the bytes as a file; errors of sdlgm are what should come of most."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"fuzzed{self.ending}"
+            path.write_bytes(content)
+            try:
+                self.read(path)
+            except SDLGMError:
+                pass
+
+
+def _estimator(kind: type, **options: object) -> Callable[[Path], object]:
+    counts = RNG.integers(2, size=(12, 2))
+
+    def make(path: Path) -> None:
+        model = kind(**SMALL, **options)
+        (model.fit(X) if kind is SDLGM else model.fit(X, counts)).save(path)
+
+    return make
+
+
+def _checkpoint(path: Path) -> None:
+    folder = path.parent / "checkpoint"
+    SDLGM(n_components=4, max_active=2, **SMALL, checkpoint_dir=folder).fit(X)
+    (folder / "checkpoint.safetensors").rename(path)
+
+
+def _resume(path: Path) -> None:
+    folder = path.parent / "checkpoint"
+    folder.mkdir()
+    path.rename(folder / "checkpoint.safetensors")
+    SDLGM(n_components=4, max_active=2, **SMALL, checkpoint_dir=folder, resume=True).fit(X)
+
+
+def _read_and_use(path: Path) -> None:
+    model = load(path)
+    if isinstance(model, SDLGM):
+        model.transform(X)
+    else:
+        model.predict(X)
+
+
+def _open_and_read(path: Path) -> None:
+    rows = open_rows(path)
+    assert rows is not None
+    for part in rows.parts:
+        rows.read(part)
+
+
+def _manifest(path: Path) -> None:
+    np.save(path.parent / "rows.npy", X)
+    rows = open_rows(path.parent / "rows.npy")
+    assert rows is not None
+    coded = CodedParts(path.parent / "codes", rows, 3, {})
+    coded.encode(lambda part: sp.csr_matrix(np.eye(3, dtype=int)[np.arange(len(part)) % 3]))
+    path.write_bytes((path.parent / "codes" / MANIFEST).read_bytes())
+
+
+def _read_manifest(path: Path) -> None:
+    folder = path.parent / "codes"
+    folder.mkdir()
+    path.rename(folder / MANIFEST)
+    lists = [[0], [1], [2]] * 4
+    pq.write_table(pa.table({"features": lists, "counts": lists}), folder / "part-000000.parquet")
+    read_codes(folder)
+
+
+def _coded_part(path: Path) -> None:
+    pq.write_table(pa.table({"features": [[0], [1, 2], []], "counts": [[1], [1, 3], []]}), path)
+
+
+def _read_coded_part(path: Path) -> None:
+    folder = path.parent / "codes"
+    folder.mkdir()
+    path.rename(folder / "part-000000.parquet")
+    manifest = {"format": "sdlgm-codes", "version": 1, "n_components": 4, "n_rows": 3, "n_parts": 1}
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    read_codes(folder)
+
+
+def _text(content: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(content)
+
+
+def _arff(path: Path) -> object:
+    (path.parent / "fuzzed.xml").write_text("<labels><label name='wet'/></labels>")
+    return read_labelled(path)
+
+
+def _idx(path: Path) -> None:
+    path.write_bytes(b"\0\0\x08\x02\0\0\0\x03\0\0\0\x02" + bytes(range(6)))
+
+
+ARFF = """@relation r
+@attribute wet {0,1}
+@attribute 'a b' numeric
+@attribute kind {x,'y z'}
+@data
+1, 2.5, x
+0, ?, 'y z'
+{0 1, 1 3}
+"""
+
+TARGETS = {
+    "model": Target(".sdlgm", _estimator(SDLGM, n_components=4, max_active=2), _read_and_use),
+    "classifier": Target(".sdlgm", _estimator(SDLGMClassifier, n_trees=2), _read_and_use),
+    "counter": Target(".sdlgm", _estimator(SDLGMCounter), _read_and_use),
+    "checkpoint": Target(".safetensors", _checkpoint, _resume),
+    "codes": Target(".npz", lambda path: sp.save_npz(path, sp.csr_matrix(np.eye(4, dtype=int))), read_codes),
+    "codes_manifest": Target(".json", _manifest, _read_manifest),
+    "codes_part": Target(".parquet", _coded_part, _read_coded_part),
+    "npy": Target(".npy", lambda path: np.save(path, X), lambda path: load_data(str(path))),
+    "npz": Target(".npz", lambda path: np.savez(path, X=X, counts=np.ones((12, 2))), read_counted),
+    "rows": Target(".npy", lambda path: np.save(path, X), _open_and_read),
+    "parquet": Target(
+        ".parquet", lambda path: pq.write_table(pa.table({"a": X[:, 0], "b": [1] * 12}), path), _open_and_read
+    ),
+    "csv": Target(".csv", _text("a,b,wet\n1,2,0\n3,4,1\n"), lambda path: read_labelled(path, ["wet"])),
+    "idx": Target("-idx2-ubyte", _idx, lambda path: load_data(str(path))),
+    "arff": Target(".arff", _text(ARFF), _arff),
+}
