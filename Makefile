@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 # Two workers of one thread each: torch's own threads would fight over the cores.
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: help demo test test-slow lint format install bench docs wheel clean
+.PHONY: help demo test test-slow lint format install bench docs wheel fuzz audit clean
 
 help:
 	@echo "make demo       fit, encode, decode, evaluate and report on embedded data"
@@ -17,6 +17,8 @@ help:
 	@echo "make bench      speed and growth beside the peers, into docs/results/speed.json (ten minutes)"
 	@echo "make docs       the generated pages from docs/results, and a check of all links"
 	@echo "make wheel      dist/*.whl"
+	@echo "make fuzz       changed files for every reader, FUZZ_SECONDS=20 each"
+	@echo "make audit      known vulnerabilities of the pinned dependencies"
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -60,6 +62,18 @@ docs: .venv/.developer
 
 wheel: .venv/.developer
 	$(BIN)/python -m build --wheel --outdir dist
+
+FUZZ_SECONDS ?= 20
+FUZZ_TARGETS ?= $(shell $(BIN)/python -c "import sys; sys.path.insert(0, 'tests'); from fuzz_targets import TARGETS; print(*TARGETS)")
+fuzz: .venv/.developer
+	$(PIP_INSTALL) '.[fuzz]'
+	@mkdir -p fuzz/findings
+	cd fuzz/findings && for target in $(FUZZ_TARGETS); do \
+		echo "== $$target"; OMP_NUM_THREADS=1 ../../$(BIN)/python ../run.py $$target -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
+audit: .venv/.developer
+	$(PIP_INSTALL) '.[audit]'
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 clean:
 	rm -rf .venv dist build demo .pytest_cache .ruff_cache .hypothesis

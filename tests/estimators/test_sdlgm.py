@@ -595,3 +595,22 @@ def test__compile__no_compiler__says_so(digits, small, monkeypatch):
 def test__device__cuda__keeps_the_budget(digits, small):
     codes = SDLGM(**small, device="cuda", random_state=0).fit_transform(digits)
     assert n_active(codes).max() <= small["max_active"]
+
+
+def test__posterior__of_a_row__does_not_depend_on_its_place(fitted, digits):
+    whole = fitted.posterior(digits[:60])
+    turned = fitted.posterior(digits[59::-1])
+    np.testing.assert_allclose(turned.gate_prob[::-1], whole.gate_prob, rtol=1e-5)
+    np.testing.assert_allclose(turned.feature_probs[::-1], whole.feature_probs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("posterior", ["chain", "subset"])
+def test__sample__posterior_over_sets__decodes_sets(digits, small, posterior, monkeypatch):
+    model = SDLGM(**{**small, "n_components": 3, "max_iter": 5}, posterior=posterior, random_state=0).fit(digits)
+    seen = []
+    decode = model._decode
+    monkeypatch.setattr(
+        model, "_decode", lambda codes, observation: (seen.append(codes), decode(codes, observation))[1]
+    )
+    assert model.sample(200, random_state=0).shape == (200, 64)
+    assert seen[0].max() == 1

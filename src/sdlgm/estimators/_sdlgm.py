@@ -35,6 +35,7 @@ from sdlgm.estimators._inputs import (
 from sdlgm.estimators._results import Evaluation, PosteriorProbs, PosteriorSetting
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model import ModelConfig, SDLGMModule, discrete_expectation, relaxed_expectation
+from sdlgm.model.chain import ChainDistribution
 from sdlgm.model.networks import ACTIVATIONS
 from sdlgm.model.ordered import OrderedDistribution
 from sdlgm.model.posteriors import POSTERIORS
@@ -604,13 +605,18 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         return self._decode(codes, self.module_.likelihood.mean)
 
     def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> np.ndarray:
-        """Draw new observations: codes from the prior, then x from p(x given z)."""
+        """Draw new observations: codes from the prior, then x from p(x given z).
+
+        With ``posterior="chain"`` and ``"subset"``, whose codes are sets, a feature that is drawn twice counts once.
+        """
         check_is_fitted(self)
         check_count("n_samples", n_samples, 1)
         generator = self._generator(random_state)
         with torch.inference_mode():
-            prior = self.module_.prior().expand(n_samples)
-            codes = sp.csr_matrix(prior.sample(1, generator)[0].cpu().numpy())
+            counts = self.module_.prior().expand(n_samples).sample(1, generator)[0]
+            if self.module_.config.posterior in ("chain", "subset"):
+                counts = counts.clamp(max=1)  # the decoder has never seen one twice
+            codes = sp.csr_matrix(counts.cpu().numpy())
         return self._decode(codes, lambda output: self.module_.likelihood.sample(output, generator))
 
     def _decode(self, codes: Rows, observation: Callable[[Tensor], Tensor]) -> np.ndarray:
@@ -626,7 +632,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
     def posterior(self) -> PosteriorSetting:
         """The posterior family, by name; called with X it gives the parameters of q(z given x).
 
-        ``model.posterior(X)`` has ``gate_prob`` (n,) and ``feature_probs`` (n, n_components).
+        ``model.posterior(X)`` has ``gate_prob`` (n,) and ``feature_probs`` (n, n_components); for ``"chain"`` they are
+        estimated by draws, the same for every row.
         """
         return PosteriorSetting(vars(self)["posterior"], self._posterior_probs)
 
@@ -644,6 +651,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         with torch.inference_mode():
             for x in self._batches(rows):
                 posterior = self.module_.inference(x)
+                if isinstance(posterior, ChainDistribution):
+                    posterior = replace(posterior, common_noise=True)
                 gate_prob.append(posterior.gate_prob.cpu().numpy())
                 feature_probs.append(posterior.feature_probs.cpu().numpy())
         return PosteriorProbs(np.concatenate(gate_prob), np.concatenate(feature_probs))

@@ -43,6 +43,9 @@ class ChainDistribution(Subsets):
     coupling: Float[Tensor, "K K"]
     """``coupling[j, k]``: what the presence of j adds to the log-odds of k > j; zero elsewhere."""
     n_slots: int
+    common_noise: bool = False
+    """Whether all rows share the noise behind what is estimated by draws: the estimates of a row then depend on the row
+    alone, and no longer average out over rows."""
 
     n_draws = 1
     has_closed_kl = False
@@ -123,6 +126,9 @@ class ChainDistribution(Subsets):
     @cached_property
     def _fixed_draws(self) -> Float[Tensor, "S batch K"]:
         generator = torch.Generator(self.logits.device).manual_seed(0)
+        if self.common_noise:
+            noise = _uniform((N_DRAWS, 1, self.logits.shape[-1]), self.logits, generator)
+            return self._drawn(noise.expand(N_DRAWS, *self.logits.shape))
         return self.sample(N_DRAWS, generator)
 
     def prior_terms(self, prior: Any, kl: KL) -> PriorTerms:
