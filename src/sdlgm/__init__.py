@@ -14,6 +14,7 @@ from sdlgm.errors import (
     DataError,
     DownloadError,
     ModelFileError,
+    ProcessLostError,
     SDLGMError,
     TrainingDivergedError,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "LabelNumbers",
     "ModelFileError",
     "PosteriorProbs",
+    "ProcessLostError",
     "SDLGMClassifier",
     "SDLGMCounter",
     "SDLGMError",

@@ -21,6 +21,10 @@ class CheckpointError(SDLGMError, OSError):
     """A checkpoint cannot be written: full disk, read-only or vanished folder. The last good one is as it was."""
 
 
+class ProcessLostError(SDLGMError, RuntimeError):
+    """One of several processes that train a model together has died, or cannot be reached any more."""
+
+
 class BudgetError(SDLGMError, ValueError):
     """A code has more active slots than the model's budget allows."""
 

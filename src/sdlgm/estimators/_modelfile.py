@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 KIND = "sdlgm-model"
 # Settings of a run on some machine, not of the model.
-_NOT_SAVED = {"checkpoint_dir", "compile", "resume", "verbose"}
+_NOT_SAVED = {"checkpoint_dir", "compile", "devices", "num_nodes", "resume", "strategy", "verbose"}
 
 
 def save(estimator: "TorchEstimator", path: str | os.PathLike[str]) -> None:

@@ -16,7 +16,8 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted, validat
 from torch import Tensor
 
 from sdlgm import train
-from sdlgm.data.rows import RowFiles, is_stream, rows_of
+from sdlgm.data.rows import RowFiles, SpooledRows, is_stream, rows_of
+from sdlgm.estimators import _distributed
 from sdlgm.estimators._base import RandomState, TorchEstimator
 from sdlgm.estimators._codes import check_codes, sparse_rows, stacked
 from sdlgm.estimators._inputs import (
@@ -149,6 +150,13 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         An integer makes everything reproducible: the same seed gives the same model, bit for bit, on the CPU.
     device : str, default="cpu"
         Any torch device.
+    devices : int, default=1
+        Processes on this machine, or on each of several, that `fit` trains the model with; every batch is divided among
+        them. They are started by `fit`, unless torchrun or SLURM has started this process as one of them.
+    num_nodes : int, default=1
+        Number of machines.
+    strategy : str, default="auto"
+        How processes are started and connected, as Lightning Fabric calls it.
     compile : bool, default=False
         Let `torch.compile` fuse the networks. Needs a C++ compiler and takes up to a minute at the first iteration; the
         results differ by rounding only. On a CPU, where the time goes into matrix products, there is little to gain.
@@ -195,6 +203,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
     likelihood_: LikelihoodName
 
     _module_class: ClassVar[type[SDLGMModule]] = SDLGMModule
+    _processes: train.Processes = train.ALONE
 
     _parameter_constraints: dict[str, list[Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -229,6 +238,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         "resume": ["boolean"],
         "random_state": ["random_state"],
         "device": [str],
+        "devices": [Interval(Integral, 1, None, closed="left")],
+        "num_nodes": [Interval(Integral, 1, None, closed="left")],
+        "strategy": [str],
         "compile": ["boolean"],
         "verbose": ["verbose"],
     }
@@ -268,6 +280,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         resume: bool = False,
         random_state: RandomState = None,
         device: str = "cpu",
+        devices: int = 1,
+        num_nodes: int = 1,
+        strategy: str = "auto",
         compile: bool = False,  # noqa: A002 - what torch calls it
         verbose: int = 0,
     ):
@@ -303,6 +318,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         self.resume = resume
         self.random_state = random_state
         self.device = device
+        self.devices = devices
+        self.num_nodes = num_nodes
+        self.strategy = strategy
         self.compile = compile
         self.verbose = verbose
 
@@ -320,6 +338,14 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         is its own affair, but it must leave the module as it found it.
         """
         self._check_settings()
+        if self.devices * self.num_nodes > 1:
+            self._check_several(callback)
+            _distributed.fit(self, SpooledRows(X) if is_stream(X) else X)
+            return self
+        return self._fit(X, callback)
+
+    def _fit(self, X, callback: Callable[[SDLGMModule, int], None] | None = None) -> Self:
+        """Fit, as the only process or as one of several."""
         rows = self._validated(rows_of(X), reset=True, min_rows=2)
         seed = self._seed_of(self.random_state)
         if isinstance(rows, RowFiles):
@@ -336,6 +362,21 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         fitting = self._start(Columns.of(rows), likelihood, seed)
         batches = train.ShuffledBatches(rows, self.batch_size, seed, fitting.scaling.apply)
         return self._run(fitting, batches, self._monitor(fitting, watched, seed), seed, callback)
+
+    def _check_several(self, callback: Any) -> None:
+        """What several processes cannot do."""
+        n = self.devices * self.num_nodes
+        if self.batch_size % n or self.batch_size < 2 * n:
+            raise ValueError(
+                f"batch_size={self.batch_size} cannot be divided among {n} processes; each needs as many rows, and two "
+                "or more"
+            )
+        if not isinstance(self.random_state, Integral):
+            raise ValueError("several processes need an integer random_state, to begin with the same parameters")
+        if callback is not None:
+            raise ValueError("a callback cannot be sent to other processes; fit with devices=1")
+        if not GRADIENTS[str(self.gradient)].shareable:
+            raise ValueError(f"gradient={self.gradient!r} cannot be shared by several processes; use 'reinmax'")
 
     def _fit_files(self, rows: RowFiles, seed: int, callback: Callable[[SDLGMModule, int], None] | None) -> Self:
         """Fit to rows that need not fit into memory: one pass to see what they are like, then batches from parts."""
@@ -442,7 +483,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         if self.compile:
             module.compile_networks()
         training = self._train_config(likelihood)
-        trainer = seeded(lambda: train.Trainer(module.to(device), training, seed), seed)
+        trainer = seeded(lambda: train.Trainer(module.to(device), training, seed, self._processes), seed)
         return _Fitting(likelihood, scaling, trainer)
 
     def _publish(self, fitting: _Fitting, history: list[train.Record]) -> Self:

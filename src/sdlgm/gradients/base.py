@@ -68,6 +68,8 @@ class GradientEstimator(nn.Module, ABC):
     """Whether the mean of the estimator is the exact gradient, whatever the likelihood."""
     defined_for: ClassVar[frozenset[Kind]]
     """What codes may be drawn from."""
+    shareable: ClassVar[bool] = True
+    """Whether several processes can each take a part of the batch: no noise but the draws, no averages over batches."""
 
     def __init__(self, n_logits: int):
         super().__init__()

@@ -20,6 +20,7 @@ class DisARM(GradientEstimator):
     name = "disarm"
     unbiased = True
     defined_for = frozenset({"binary"})
+    shareable = False
 
     def forward(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
         off, on = posterior.log_probs.unbind(-1)

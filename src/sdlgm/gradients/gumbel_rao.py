@@ -16,6 +16,7 @@ class GumbelRao(GradientEstimator):
 
     name = "gumbel_rao"
     defined_for = SINGLE
+    shareable = False
 
     N_AVERAGED = 10
 

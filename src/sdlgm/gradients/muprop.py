@@ -20,6 +20,7 @@ class MuProp(GradientEstimator):
 
     name = "muprop"
     defined_for = INDEPENDENT
+    shareable = False
     unbiased = True
 
     def __init__(self, n_logits: int):

@@ -18,6 +18,7 @@ class ScoreFunction(GradientEstimator):
 
     name = "score_function"
     defined_for = ANY
+    shareable = False
     unbiased = True
 
     HIDDEN = 100  # as in NVIL

@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from sdlgm import _kernels
 from sdlgm.model.draws import ToLogProbs
-from sdlgm.model.noise import array, has_kernels
+from sdlgm.model.noise import array, has_kernels, uniform_noise
 from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, Temperatures
 from sdlgm.model.subset import Subsets
 
@@ -202,5 +202,5 @@ class _Cost(torch.autograd.Function):
 
 
 def _uniform(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
-    uniform = torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
+    uniform = uniform_noise(shape, like, generator)
     return uniform.add_(torch.finfo(like.dtype).eps / 4)  # zero, a multiple of eps / 2 too, would draw the impossible

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from sdlgm.model import shards
+
 ACTIVATIONS = {"relu": nn.ReLU, "silu": nn.SiLU}
 
 
@@ -147,4 +149,20 @@ class LogitNorm(nn.Module):
         self.gain = nn.Parameter(torch.tensor(self.INITIAL_GAIN))
 
     def forward(self, logits: Float[Tensor, "batch K"]) -> Float[Tensor, "batch K"]:
-        return self.gain * self.norm(logits)
+        shared = self.training and shards.current().size > 1
+        return self.gain * (self._normalized_over_all(logits) if shared else self.norm(logits))
+
+    def _normalized_over_all(self, logits: Float[Tensor, "batch K"]) -> Float[Tensor, "batch K"]:
+        """What batch normalisation does, over the parts of the batch that all processes have."""
+        norm, n = self.norm, len(logits) * shards.current().size
+        centred = logits - shards.total(logits.sum(0)) / n
+        variance = shards.total(centred.square().sum(0)) / n
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        assert norm.num_batches_tracked is not None
+        with torch.no_grad():
+            mean = (logits - centred)[0]
+            norm.running_mean.lerp_(mean, norm.momentum or 0.0)
+            norm.running_var.lerp_(variance * (n / (n - 1)), norm.momentum or 0.0)
+            norm.num_batches_tracked += 1
+        return centred * torch.rsqrt(variance + norm.eps)

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sdlgm import _kernels
+from sdlgm.model import shards
 
 
 def has_kernels(tensor: Tensor) -> bool:
@@ -20,12 +21,21 @@ def array(tensor: Tensor) -> np.ndarray:
 
 def block_keys(n_rows: int, generator: torch.Generator) -> np.ndarray:
     """Seeds for the compiled loops over that many rows."""
-    return torch.randint(-(2**63), 2**63 - 1, (_kernels.n_blocks(n_rows), 2), generator=generator).numpy()
+    n_keys = shards.current().size * _kernels.n_blocks(n_rows)
+    return shards.own_part(torch.randint(-(2**63), 2**63 - 1, (n_keys, 2), generator=generator), 0).numpy()
+
+
+def uniform_noise(shape: tuple[int, ...], like: Tensor, generator: torch.Generator, *, rows: int = 1) -> Tensor:
+    """Uniform noise of a shape whose dimension ``rows`` is that of the batch, or 1 if the batch has it in common."""
+    size = 1 if shape[rows] == 1 else shards.current().size
+    whole = (*shape[:rows], shape[rows] * size, *shape[rows + 1 :])
+    uniform = torch.rand(whole, generator=generator, dtype=like.dtype, device=like.device)
+    return uniform if size == 1 else shards.own_part(uniform, rows).contiguous()
 
 
 def gumbel(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
-    """Standard Gumbel noise of a shape, finite by construction."""
-    uniform = torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
+    """Standard Gumbel noise of a shape (samples, rows, ..), finite by construction."""
+    uniform = uniform_noise(shape, like, generator)
     info = torch.finfo(like.dtype)
     return -torch.log(-torch.log(uniform.clamp_(info.tiny, 1 - info.eps)))
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sdlgm.model.draws import ToLogProbs, symbols_with_gradient
-from sdlgm.model.noise import gumbel
+from sdlgm.model.noise import gumbel, uniform_noise
 from sdlgm.model.slots import Temperatures
 
 CLOSED = -1e9
@@ -45,7 +45,7 @@ class IndependentVariables(ABC):
         """Draw one-hot symbols, by the inverse of the cumulative distribution."""
         cumulative = self.probs.detach().cumsum(-1)
         shape = (n_samples, *cumulative.shape[:-1], 1)
-        noise = torch.rand(shape, generator=generator, dtype=cumulative.dtype, device=cumulative.device)
+        noise = uniform_noise(shape, cumulative, generator)
         # The first symbol whose cumulative probability is above the noise: never one of probability zero.
         drawn = (cumulative <= noise * cumulative[..., -1:]).sum(-1)
         return F.one_hot(drawn, cumulative.shape[-1]).to(cumulative.dtype)

@@ -22,6 +22,8 @@ from sdlgm.report.figures import dense
 VALIDATION_FRACTION = 1 / 12  # 5,000 of MNIST's 60,000 training images
 LAST_ITERATIONS = 200  # over which the paper averages
 SDLGM_SEEDS, BASELINE_SEEDS = 10, 3
+OF_THE_MACHINE = ("devices", "num_nodes", "strategy")
+"""Settings that say where a run is done, and not what."""
 
 # The paper's setting: the options in which the defaults of SDLGM differ from it are set back.
 PAPER: dict[str, Any] = {
@@ -196,12 +198,13 @@ def reproduce_table1(
 
 
 def run_of(name: str, data: str, iterations: int, seed: int) -> Run:
+    params = ROWS[name].estimator().get_params()
     return {
         "row": name,
         "data": data,
         "iterations": iterations,
         "seed": seed,
-        "version": versioned(ROWS[name].estimator().get_params()),
+        "version": versioned({key: value for key, value in params.items() if key not in OF_THE_MACHINE}),
     }
 
 

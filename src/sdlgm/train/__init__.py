@@ -5,14 +5,18 @@ from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.config import TrainConfig
 from sdlgm.train.loop import fit
 from sdlgm.train.monitor import Monitor, Record, record_of
+from sdlgm.train.processes import ALONE, FabricProcesses, Processes
 from sdlgm.train.progress import Progress
 from sdlgm.train.supervised import SupervisedMonitor, SupervisedTrainer, packed
 from sdlgm.train.trainer import Trainer, parameters_of
 
 __all__ = [
+    "ALONE",
     "AnyBatches",
     "Checkpoint",
+    "FabricProcesses",
     "Monitor",
+    "Processes",
     "Progress",
     "Record",
     "ShuffledBatches",

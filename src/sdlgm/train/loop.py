@@ -32,8 +32,10 @@ def fit(
     the run; the module then has the parameters of the last point of the curve.
     """
     config, module = trainer.config, trainer.module
-    if checkpoint is not None:
+    processes = trainer.processes
+    if checkpoint is not None and processes.is_first:
         checkpoint.prepare()
+    processes.wait()
     if checkpoint is not None and checkpoint.path.exists():
         if not resume:
             raise ModelFileError(
@@ -42,13 +44,13 @@ def fit(
             )
         checkpoint.restore(trainer, progress)
     good = trainer.snapshot()
-    bar = ProgressBar(config.max_iter, visible=visible, completed=trainer.iteration)
+    bar = ProgressBar(config.max_iter, visible=visible and processes.is_first, completed=trainer.iteration)
     with bar, _noted_signals(checkpoint is not None) as noted:
         while trainer.iteration < config.max_iter and not _has_settled(trainer, progress):
             try:
                 trainer.step(to_tensor(batches[trainer.iteration], trainer.device))
                 watch = trainer.iteration % config.monitor_every == 0 or trainer.iteration == config.max_iter
-                stop = bool(noted)
+                stop = processes.sum([float(bool(noted))])[0] > 0  # a signal to one is a signal to all
                 keep = checkpoint is not None and (stop or _is_due(checkpoint, trainer))
                 if watch or keep:
                     trainer.check_finite()
@@ -62,7 +64,9 @@ def fit(
                 callback(module, trainer.iteration)
             bar.update(trainer.iteration, progress.history[-1] if progress.history else None)
             if keep and checkpoint is not None:
-                checkpoint.save(trainer, progress)
+                if processes.is_first:
+                    checkpoint.save(trainer, progress)
+                processes.wait()
             if stop:
                 raise KeyboardInterrupt
     if progress.best_parameters is not None:

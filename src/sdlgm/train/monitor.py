@@ -53,11 +53,12 @@ class Monitor:
         module, config, iteration = trainer.module, trainer.config, trainer.iteration
         training = module.training
         module.eval()
-        generator = torch.Generator(trainer.device).manual_seed(self.seed)
-        n_rows: int = self.rows.shape[0]
-        discrete = kl = n_active = relaxed = 0.0
-        for start in range(0, n_rows, BATCH):
-            rows = self.prepare(self.rows[start : start + BATCH])
+        shard = trainer.processes.shard
+        generator = torch.Generator(trainer.device).manual_seed(self.seed + shard.rank)
+        own = self.rows[shard.rank :: shard.size] if shard.size > 1 else self.rows
+        discrete = kl = n_active = relaxed = n_relaxed = 0.0
+        for start in range(0, own.shape[0], BATCH):
+            rows = self.prepare(own[start : start + BATCH])
             x = binarize(to_tensor(rows, trainer.device), config.binarize, generator)
             posterior = module.inference(x)
             elbo = module.elbo_given(posterior, x, discrete_expectation(1, generator), config.kl)
@@ -67,13 +68,16 @@ class Monitor:
             if start == 0:
                 few = x[:RELAXED_ROWS]
                 expectation = relaxed_expectation(1, module.temperatures, generator)
-                relaxed = float(module.elbo(few, expectation, config.kl).value.mean())
+                relaxed, n_relaxed = float(module.elbo(few, expectation, config.kl).value.sum()), float(len(few))
         module.train(training)
+        sums = trainer.processes.sum([discrete, kl, n_active, relaxed, n_relaxed])
+        discrete, kl, n_active, relaxed, n_relaxed = sums
+        n_rows: int = self.rows.shape[0]
         temperatures = module.temperatures
         return Record(
             iteration=iteration,
             discrete=discrete / n_rows + self.log_jacobian,
-            relaxed=relaxed + self.log_jacobian,
+            relaxed=relaxed / n_relaxed + self.log_jacobian,
             kl=kl / n_rows,
             n_active=n_active / n_rows,
             kl_weight=schedules.kl_weight(config, iteration),

@@ -1,6 +1,7 @@
 """One step of training, and everything that a run has to remember between two of them."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -9,16 +10,19 @@ from torch import Tensor, nn
 from sdlgm.errors import TrainingDivergedError
 from sdlgm.gradients import GRADIENTS, GradientEstimator
 from sdlgm.model import Objective, SDLGMModule
+from sdlgm.model.shards import WHOLE, working_on
 from sdlgm.train import schedules
 from sdlgm.train.batches import binarize
 from sdlgm.train.config import TrainConfig
+from sdlgm.train.processes import ALONE, Processes
 
 
 class Trainer:
     """Module, optimiser, noise and iteration counter."""
 
-    def __init__(self, module: SDLGMModule, config: TrainConfig, seed: int):
+    def __init__(self, module: SDLGMModule, config: TrainConfig, seed: int, processes: Processes = ALONE):
         self.module = module
+        self.processes = processes
         self.iteration = 0
         self.config = config
         self.device = next(module.parameters()).device
@@ -57,26 +61,33 @@ class Trainer:
             self._train_estimator()
 
     def step(self, rows: Tensor) -> Objective:
-        """One update of all parameters from a batch of rows."""
+        """One update of all parameters from a batch of rows, of which each process takes its part."""
         module, config = self.module, self.config
         weight = schedules.kl_weight(config, self.iteration)
         self._follow_schedules(weight)
         if not module.training:
             module.train()
-        objective = self._objective(rows, weight)
-        loss = -objective.value.mean()
-        if not math.isfinite(loss.item()):
-            raise TrainingDivergedError(f"{_first_bad_term(objective)} is not finite at iteration {self.iteration}")
         self.optimizer.zero_grad()
-        loss.backward()
+        with working_on(self.processes.shard):
+            objective = self._objective(rows, weight)
+            loss = -objective.value.mean()
+            if not math.isfinite(self.processes.sum([loss.item()])[0]):
+                raise TrainingDivergedError(f"{_first_bad_term(objective)} is not finite at iteration {self.iteration}")
+            loss.backward()
+        self.processes.average_gradients(self._trained())
         self._scale_encoder_gradient()
         self.optimizer.step()
         self.iteration += 1
         return objective
 
     def _objective(self, rows: Tensor, kl_weight: float) -> Objective:
-        x = binarize(rows, self.config.binarize, self.generator)
+        with working_on(WHOLE):  # every process has all rows
+            x = self.processes.own(binarize(rows, self.config.binarize, self.generator))
         return self.module.objective(x, self._expectation, self.config.kl, kl_weight)
+
+    def _trained(self) -> Iterator[nn.Parameter]:
+        for group in self.optimizer.param_groups:
+            yield from group["params"]
 
     def snapshot(self) -> "Snapshot":
         """All that a divergence could spoil."""

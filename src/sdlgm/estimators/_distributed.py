@@ -1,0 +1,94 @@
+"""One model, trained by several processes on one or several machines, through Lightning Fabric."""
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sdlgm import train
+from sdlgm.errors import ProcessLostError
+from sdlgm.estimators import _modelfile
+
+if TYPE_CHECKING:
+    from sdlgm.estimators._sdlgm import SDLGM
+
+
+def fit(estimator: "SDLGM", X: Any) -> None:
+    """Fit with ``devices`` processes on each of ``num_nodes`` machines.
+
+    If torchrun or SLURM has started this process, it is one of them, and all end with the same model. Otherwise the
+    processes are started here and end here.
+    """
+    fabric = _fabric(estimator, launched := is_launched())
+    try:
+        if launched:
+            fabric.launch()
+            _fit_part(fabric, estimator, X)
+            return
+        with tempfile.TemporaryDirectory(prefix="sdlgm-") as folder:
+            path = Path(folder) / "model.sdlgm"
+            fabric.launch(_fit_and_save, estimator, X, path)
+            fitted = _modelfile.load(path, device=str(estimator.device))
+    except Exception as error:
+        lost = _lost(error)
+        if lost is None:
+            raise
+        raise ProcessLostError(
+            f"a process of this run has died or cannot be reached ({lost}); all have stopped. With a checkpoint_dir, "
+            "resume=True goes on from the last checkpoint"
+        ) from error
+    settings = estimator.get_params(deep=False)
+    estimator.__dict__.update(fitted.__dict__)
+    estimator.set_params(**settings)
+
+
+def is_launched() -> bool:
+    """Whether a launcher has started this process beside others."""
+    from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
+    from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+
+    return TorchElasticEnvironment.detect() or SLURMEnvironment.detect()
+
+
+def _fabric(estimator: "SDLGM", launched: bool) -> Any:
+    from lightning_fabric import Fabric
+
+    strategy = str(estimator.strategy)
+    if strategy == "auto":
+        strategy = "ddp" if launched else "ddp_spawn"
+    accelerator = str(estimator.device).partition(":")[0]
+    return Fabric(
+        accelerator=accelerator,
+        strategy=strategy,
+        devices=int(estimator.devices),
+        num_nodes=int(estimator.num_nodes),
+    )
+
+
+def _fit_and_save(fabric: Any, estimator: "SDLGM", X: Any, path: Path) -> None:
+    """In a process that was started for this."""
+    _fit_part(fabric, estimator, X)
+    if fabric.global_rank == 0:
+        estimator.save(path)
+
+
+def _fit_part(fabric: Any, estimator: "SDLGM", X: Any) -> None:
+    """What each process does."""
+    estimator._processes = train.FabricProcesses(fabric)
+    try:
+        estimator._fit(X)
+    finally:
+        del estimator._processes
+
+
+def _lost(error: Exception) -> str | None:
+    """What is known about a process that is no longer there, if that is what the error is about."""
+    from torch.multiprocessing.spawn import ProcessExitedException
+
+    text = str(error)
+    if isinstance(error, ProcessExitedException):
+        return text.splitlines()[0]
+    signs = ("Connection closed by peer", "Connection reset", "Broken pipe", "Timed out", "Gloo")
+    if isinstance(error, RuntimeError | OSError) and any(sign in text for sign in signs):
+        lines = [line for line in text.splitlines() if any(sign in line for sign in signs)]
+        return lines[-1].strip()
+    return None

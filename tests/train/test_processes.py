@@ -1,0 +1,230 @@
+"""Two processes on one batch are as good as one."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch.multiprocessing.spawn import start_processes
+
+from sdlgm import SDLGM, ProcessLostError
+from sdlgm.model.shards import WHOLE, Shard, current, working_on
+from sdlgm.train import FabricProcesses
+
+SETTINGS = {
+    "n_components": 16,
+    "max_active": 5,
+    "hidden": (32,),
+    "max_iter": 6,
+    "batch_size": 100,  # two blocks of noise for each of two processes
+    "random_state": 0,
+}
+
+
+class FakeFabric:
+    """What `FabricProcesses` needs of Fabric, on a process group that is there."""
+
+    def __init__(self):
+        self.global_rank, self.world_size = dist.get_rank(), dist.get_world_size()
+
+    def all_reduce(self, tensor: torch.Tensor, reduce_op: str) -> torch.Tensor:
+        dist.all_reduce(tensor)
+        return tensor / self.world_size if reduce_op == "mean" else tensor
+
+    def barrier(self) -> None:
+        dist.barrier()
+
+
+def gradients_after_one_step(options: dict, rows: np.ndarray, processes=None) -> dict[str, np.ndarray]:
+    """Of the very first batch, as the optimiser sees them."""
+    model = SDLGM(**{**SETTINGS, **options})
+    if processes is not None:
+        model._processes = processes
+    seen = {}
+
+    class StopError(Exception):
+        pass
+
+    start = model._start
+
+    def watched(*arguments):
+        fitting = start(*arguments)
+        trainer = fitting.trainer
+
+        def stop(*_args, **_kwargs):
+            module = trainer.module
+            seen.update({name: p.grad.clone().numpy() for name, p in module.named_parameters() if p.grad is not None})
+            seen.update({f"buffer.{name}": b.clone().float().numpy() for name, b in module.named_buffers()})
+            raise StopError
+
+        trainer.optimizer.step = stop
+        return fitting
+
+    model._start = watched  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(StopError):
+        model._fit(rows)
+    return seen
+
+
+def one_of_two(rank: int, port: int, options: dict, rows: np.ndarray, path: str) -> None:
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    found = gradients_after_one_step(options, rows, FabricProcesses(FakeFabric()))
+    if rank == 0:
+        np.savez(path, **found)  # pyright: ignore[reportArgumentType]
+    dist.destroy_process_group()
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        pytest.param({"posterior": "subset", "binarize": "threshold"}, marks=pytest.mark.slow),
+        pytest.param({"posterior": "shared", "gradient": "gumbel_softmax"}, marks=pytest.mark.slow),
+        pytest.param({"posterior": "ordered"}, marks=pytest.mark.slow),
+    ],
+)
+def test__two_processes__same_batch__give_the_gradients_of_one(digits, tmp_path, options):
+    path = tmp_path / "found.npz"
+    start_processes(one_of_two, (free_port(), options, digits, str(path)), nprocs=2, start_method="fork")
+    alone = gradients_after_one_step(options, digits)
+    with np.load(path) as found:
+        assert set(found.files) == set(alone)
+        for name, expected in alone.items():
+            np.testing.assert_allclose(found[name], expected, rtol=1e-3, atol=1e-5, err_msg=name)
+    assert max(np.abs(value).max() for value in alone.values()) > 1e-3
+
+
+def test__shards__context__is_left_as_it_was():
+    assert current() == WHOLE
+    with working_on(Shard(1, 2)):
+        assert current() == Shard(1, 2)
+    assert current() == WHOLE
+
+
+SCRIPT = """
+import sys
+import numpy as np, torch
+torch.set_num_threads(1)
+from sklearn.datasets import load_digits
+from sdlgm import SDLGM
+
+def main():
+    X = (load_digits().data[:400] / 16).astype(np.float32)
+    settings = dict(n_components=16, max_active=5, hidden=(32,), max_iter=30, batch_size=100, random_state=0)
+    model = SDLGM(**settings, devices=2, checkpoint_dir=sys.argv[1], checkpoint_every=10, resume=True).fit(X)
+    assert model.n_iter_ == 30 and len(model.history_) == 30
+    model.save(sys.argv[2])
+    print(model.score(X))
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test__fit__devices__starts_processes_and_resumes_bit_for_bit(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    def run(checkpoints: str, model: str) -> bytes:
+        command = [sys.executable, str(script), str(tmp_path / checkpoints), str(tmp_path / model)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        assert float(done.stdout.splitlines()[-1]) > -70
+        return (tmp_path / model).read_bytes()
+
+    assert run("a", "first.sdlgm") == run("b", "second.sdlgm")
+
+
+@pytest.mark.slow
+def test__torchrun__is_recognised(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.replace("model.save(sys.argv[2])", ""))
+    command = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}", str(script)]
+    done = subprocess.run(
+        [sys.executable, *command, str(tmp_path / "c"), "unused"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    scores = {line for line in done.stdout.splitlines() if line.startswith("-")}
+    assert len(scores) == 1  # both processes print, and have the same model
+
+
+DYING = SCRIPT.replace("    model.save(sys.argv[2])\n", "").replace(
+    "    X = (",
+    """    import os, signal
+    from sdlgm.train import Trainer
+    step = Trainer.step
+    def dying(self, rows):
+        if self.iteration == 15 and self.processes.shard.rank == 1 and not os.path.exists(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step(self, rows)
+    Trainer.step = dying
+    X = (""",
+)
+
+
+def launched(script, checkpoints, marker) -> list[tuple[int, str]]:
+    """Two processes as torchrun starts them, but with nobody who looks after them: exit codes and error outputs."""
+    port = str(free_port())
+    processes = []
+    for rank in range(2):
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": "2",
+            "LOCAL_WORLD_SIZE": "2",
+            "GROUP_RANK": "0",
+            "TORCHELASTIC_RUN_ID": "test",
+        }
+        command = [sys.executable, str(script), str(checkpoints), str(marker)]
+        processes.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment))
+    outputs = [process.communicate(timeout=200)[1] for process in processes]
+    return [(process.returncode, output) for process, output in zip(processes, outputs, strict=True)]
+
+
+@pytest.mark.slow
+def test__process_that_dies__stops_the_others_and_the_run_resumes(tmp_path):
+    script, marker = tmp_path / "train.py", tmp_path / "has died"
+    script.write_text(DYING)
+    (survivor, message), (dead, _) = launched(script, tmp_path / "c", marker)
+    assert dead == -signal.SIGKILL
+    assert survivor != 0
+    assert "ProcessLostError" in message
+    assert "resume=True" in message
+    assert (tmp_path / "c" / "checkpoint.safetensors").exists()
+    marker.touch()
+    assert [code for code, _ in launched(script, tmp_path / "c", marker)] == [0, 0]
+
+
+def test__settings__that_cannot_be_shared__are_refused(digits):
+    for wrong, message in (
+        ({"batch_size": 51}, "divided"),
+        ({"random_state": None}, "integer random_state"),
+        ({"gradient": "score_function"}, "shared"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            SDLGM(**{**SETTINGS, **wrong}, devices=2).fit(digits)
+    with pytest.raises(ValueError, match="callback"):
+        SDLGM(**SETTINGS, devices=2).fit(digits, callback=lambda *_: None)
+    assert issubclass(ProcessLostError, RuntimeError)
