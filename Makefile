@@ -41,6 +41,7 @@ test: .venv/.developer
 	$(TEST)
 
 test-slow: .venv/.developer
+	$(PIP_INSTALL) -e '.[ray]'
 	$(TEST) -m slow
 
 lint: .venv/.developer

@@ -27,7 +27,8 @@ MAY_IMPORT = {
     "report": BASE | {"data", "__init__"},
     "paper": BASE | {"data", "gradients", "model", "report", "thresholds", "__init__"},
     "demo": {"data", "report", "__init__"},
-    "cli": {"errors", "data", "report", "paper", "demo", "__init__"},
+    "cluster": {"errors", "data", "__init__"},
+    "cli": {"errors", "cluster", "data", "report", "paper", "demo", "__init__"},
     "__init__": {"errors", "estimators"},
 }
 

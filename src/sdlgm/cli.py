@@ -276,6 +276,8 @@ def encode(
         int | None, typer.Option(help="Keep the first so many features of each code (ordered posterior).", min=0)
     ] = None,
     label_column: LabelColumn = None,
+    engine: Annotated[str, typer.Option(help="Who encodes into a folder: local, or ray, a cluster.")] = "local",
+    workers: Annotated[int, typer.Option(help="Workers of the cluster; 0 for one on each core here.", min=0)] = 0,
 ) -> None:
     """Encode data into sparse counts: a CSR matrix in a .npz file, or a folder of parquet files.
 
@@ -288,8 +290,13 @@ def encode(
     """
     from sdlgm.data import CODES, CodesWriter, open_batches
 
+    if engine not in ("local", "ray"):
+        raise DataError(f"{engine}: no such engine; there are local and ray")
     if codes.suffix not in CODES:
-        return _encode_parts(model, data, codes, n_candidates, budget, label_column)
+        options = {"n_candidates": n_candidates, "budget": budget}
+        return _encode_parts(model, data, codes, options, label_column, _n_jobs(workers) if engine == "ray" else 0)
+    if engine == "ray":
+        raise DataError(f"{codes}: --engine ray writes a folder; name one that does not end with .npz")
     writer = CodesWriter(codes)
     estimator = _loaded(model)
     rows = open_batches(data, label_column=label_column)
@@ -303,18 +310,22 @@ def encode(
 
 
 def _encode_parts(
-    model: Path, data: str, folder: Path, n_candidates: int, budget: int | None, label_column: str | None
+    model: Path, data: str, folder: Path, options: dict[str, Any], label_column: str | None, n_workers: int
 ) -> None:
+    """Into a folder, by this process or, if there are any, by the workers of a cluster."""
+    from sdlgm.cluster import encode_with_ray
     from sdlgm.data import CodedParts, checksum, open_rows
 
     rows = open_rows(data, label_column=label_column)
     if rows is None:
         raise DataError(f"{data}: is no .parquet or .npy file and no folder of them; write its codes to a .npz file")
     estimator = _loaded(model)
-    settings = {"model": checksum(model), "n_candidates": n_candidates, "budget": budget}
-    coded = CodedParts(folder, rows, estimator.module_.config.n_features, settings)
+    coded = CodedParts(folder, rows, estimator.module_.config.n_features, {"model": checksum(model), **options})
     with _rows_bar(len(rows)) as advance:
-        coded.encode(lambda part: estimator.transform(part, n_candidates=n_candidates, budget=budget), advance)
+        if n_workers:
+            encode_with_ray(model, coded, options, n_workers=n_workers, advance=advance)
+        else:
+            coded.encode(lambda part: estimator.transform(part, **options), advance)
     out.print(f"codes: {folder} ({len(rows)} rows in {len(rows.parts)} files)", highlight=False, soft_wrap=True)
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -116,105 +117,82 @@ def test__shards__context__is_left_as_it_was():
 
 
 SCRIPT = """
-import sys
+import os, signal, sys
 import numpy as np, torch
 torch.set_num_threads(1)
 from sklearn.datasets import load_digits
 from sdlgm import SDLGM
+from sdlgm.train import Trainer
+
+step = Trainer.step
+
+def dying(self, rows):
+    if self.iteration == 15 and self.processes.shard.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(self, rows)
+
+if os.environ.get("DIE"):
+    Trainer.step = dying
 
 def main():
     X = (load_digits().data[:400] / 16).astype(np.float32)
     settings = dict(n_components=16, max_active=5, hidden=(32,), max_iter=30, batch_size=100, random_state=0)
     model = SDLGM(**settings, devices=2, checkpoint_dir=sys.argv[1], checkpoint_every=10, resume=True).fit(X)
     assert model.n_iter_ == 30 and len(model.history_) == 30
-    model.save(sys.argv[2])
-    print(model.score(X))
+    model.save(sys.argv[2] + os.environ.get("RANK", ""))
 
 if __name__ == "__main__":
     main()
 """
 
 
-def test__fit__devices__starts_processes_and_resumes_bit_for_bit(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
 
-    def run(checkpoints: str, model: str) -> bytes:
-        command = [sys.executable, str(script), str(tmp_path / checkpoints), str(tmp_path / model)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        assert done.returncode == 0, done.stderr
-        assert float(done.stdout.splitlines()[-1]) > -70
-        return (tmp_path / model).read_bytes()
 
-    assert run("a", "first.sdlgm") == run("b", "second.sdlgm")
+def run(*command, **environment: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, env=environment)
 
 
 @pytest.mark.slow
-def test__torchrun__is_recognised(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(SCRIPT.replace("model.save(sys.argv[2])", ""))
-    command = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}", str(script)]
-    done = subprocess.run(
-        [sys.executable, *command, str(tmp_path / "c"), "unused"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+def test__fit__devices__starts_processes_and_resumes_bit_for_bit(script, tmp_path):
+    whole = run(script, tmp_path / "a", tmp_path / "whole.sdlgm")
+    assert whole.returncode == 0, whole.stderr
+    died = run(script, tmp_path / "b", tmp_path / "resumed.sdlgm", DIE="1")
+    assert died.returncode != 0
+    assert "ProcessLostError" in died.stderr
+    assert "resume=True" in died.stderr
+    assert not (tmp_path / "resumed.sdlgm").exists()
+    resumed = run(script, tmp_path / "b", tmp_path / "resumed.sdlgm")
+    assert resumed.returncode == 0, resumed.stderr
+    assert (tmp_path / "resumed.sdlgm").read_bytes() == (tmp_path / "whole.sdlgm").read_bytes()
+
+
+@pytest.mark.slow
+def test__torchrun__is_recognised(script, tmp_path):
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
+    done = run(*launcher, script, tmp_path / "c", tmp_path / "model")
     assert done.returncode == 0, done.stderr
-    scores = {line for line in done.stdout.splitlines() if line.startswith("-")}
-    assert len(scores) == 1  # both processes print, and have the same model
-
-
-DYING = SCRIPT.replace("    model.save(sys.argv[2])\n", "").replace(
-    "    X = (",
-    """    import os, signal
-    from sdlgm.train import Trainer
-    step = Trainer.step
-    def dying(self, rows):
-        if self.iteration == 15 and self.processes.shard.rank == 1 and not os.path.exists(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return step(self, rows)
-    Trainer.step = dying
-    X = (""",
-)
-
-
-def launched(script, checkpoints, marker) -> list[tuple[int, str]]:
-    """Two processes as torchrun starts them, but with nobody who looks after them: exit codes and error outputs."""
-    port = str(free_port())
-    processes = []
-    for rank in range(2):
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port,
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": "2",
-            "LOCAL_WORLD_SIZE": "2",
-            "GROUP_RANK": "0",
-            "TORCHELASTIC_RUN_ID": "test",
-        }
-        command = [sys.executable, str(script), str(checkpoints), str(marker)]
-        processes.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment))
-    outputs = [process.communicate(timeout=200)[1] for process in processes]
-    return [(process.returncode, output) for process, output in zip(processes, outputs, strict=True)]
+    assert (tmp_path / "model0").read_bytes() == (tmp_path / "model1").read_bytes()
 
 
 @pytest.mark.slow
-def test__process_that_dies__stops_the_others_and_the_run_resumes(tmp_path):
-    script, marker = tmp_path / "train.py", tmp_path / "has died"
-    script.write_text(DYING)
-    (survivor, message), (dead, _) = launched(script, tmp_path / "c", marker)
-    assert dead == -signal.SIGKILL
-    assert survivor != 0
-    assert "ProcessLostError" in message
-    assert "resume=True" in message
+def test__process_that_dies__is_noticed_by_the_others(script, tmp_path):
+    """Processes as torchrun starts them, but with nobody who looks after them."""
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GROUP_RANK": "0"}
+    common |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "test", "DIE": "1"}
+    with ThreadPoolExecutor(2) as pool:
+        survivor, dead = pool.map(
+            lambda rank: run(script, tmp_path / "c", tmp_path / "model", **common, RANK=rank, LOCAL_RANK=rank), "01"
+        )
+    assert dead.returncode == -signal.SIGKILL
+    assert survivor.returncode not in (0, -signal.SIGKILL)
+    assert "ProcessLostError" in survivor.stderr
     assert (tmp_path / "c" / "checkpoint.safetensors").exists()
-    marker.touch()
-    assert [code for code, _ in launched(script, tmp_path / "c", marker)] == [0, 0]
 
 
 def test__settings__that_cannot_be_shared__are_refused(digits):

@@ -1,5 +1,6 @@
 """Codes in a folder, one parquet file for each part of the data: work that can be killed and done again."""
 
+import copy
 import hashlib
 import json
 import os
@@ -63,6 +64,13 @@ class CodedParts:
         for left in self.folder.glob(f"{TEMPORARY}*"):
             left.unlink(missing_ok=True)
         return [number for number in range(len(self.rows.parts)) if not self.path(number).exists()]
+
+    def absolute(self) -> "CodedParts":
+        """The same, for processes that work in another folder."""
+        elsewhere = copy.copy(self)
+        elsewhere.folder = self.folder.absolute()
+        elsewhere.rows = self.rows.absolute()
+        return elsewhere
 
     def path(self, number: int) -> Path:
         return self.folder / f"part-{number:06d}.parquet"

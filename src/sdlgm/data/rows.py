@@ -153,6 +153,12 @@ class RowFiles:
         chosen.__dict__.pop("_firsts", None)
         return chosen
 
+    def absolute(self) -> "RowFiles":
+        """The same, for processes that work in another folder."""
+        elsewhere = self.with_parts([replace(part, path=part.path.absolute()) for part in self.parts])
+        elsewhere.paths = [path.absolute() for path in self.paths]
+        return elsewhere
+
     @property
     def head(self) -> Any:
         """The first row, with the names of the columns if they have any."""

@@ -4,6 +4,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sklearn.base import clone
+
 from sdlgm import train
 from sdlgm.errors import ProcessLostError
 from sdlgm.estimators import _modelfile
@@ -26,7 +28,7 @@ def fit(estimator: "SDLGM", X: Any) -> None:
             return
         with tempfile.TemporaryDirectory(prefix="sdlgm-") as folder:
             path = Path(folder) / "model.sdlgm"
-            fabric.launch(_fit_and_save, estimator, X, path)
+            fabric.launch(_fit_and_save, clone(estimator), X, path)
             fitted = _modelfile.load(path, device=str(estimator.device))
     except Exception as error:
         lost = _lost(error)
@@ -37,7 +39,9 @@ def fit(estimator: "SDLGM", X: Any) -> None:
             "resume=True goes on from the last checkpoint"
         ) from error
     settings = estimator.get_params(deep=False)
-    estimator.__dict__.update(fitted.__dict__)
+    for name in [name for name in vars(estimator) if name.endswith("_")]:  # of an earlier fit
+        delattr(estimator, name)
+    vars(estimator).update(vars(fitted))
     estimator.set_params(**settings)
 
 

@@ -155,13 +155,13 @@ class LogitNorm(nn.Module):
     def _normalized_over_all(self, logits: Float[Tensor, "batch K"]) -> Float[Tensor, "batch K"]:
         """What batch normalisation does, over the parts of the batch that all processes have."""
         norm, n = self.norm, len(logits) * shards.current().size
-        centred = logits - shards.total(logits.sum(0)) / n
+        mean = shards.total(logits.sum(0)) / n
+        centred = logits - mean
         variance = shards.total(centred.square().sum(0)) / n
         assert norm.running_mean is not None
         assert norm.running_var is not None
         assert norm.num_batches_tracked is not None
         with torch.no_grad():
-            mean = (logits - centred)[0]
             norm.running_mean.lerp_(mean, norm.momentum or 0.0)
             norm.running_var.lerp_(variance * (n / (n - 1)), norm.momentum or 0.0)
             norm.num_batches_tracked += 1
