@@ -8,7 +8,7 @@ from sdlgm import SDLGM
 from sdlgm.data import load_data
 
 train, test = load_data("digits:train"), load_data("digits:test")
-codes = SDLGM(n_components=64, hidden=(128,), likelihood="gaussian", max_iter=500, random_state=0)
+codes = SDLGM(n_components=64, hidden=(128,), likelihood="gaussian", max_iter=250, random_state=0)
 pipeline = make_pipeline(codes, LogisticRegression(max_iter=1000))
 search = GridSearchCV(pipeline, {"sdlgm__max_active": [4, 16]}, cv=3)
 search.fit(train.X, train.labels)

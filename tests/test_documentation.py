@@ -1,7 +1,6 @@
 """What README, guide and examples say, done."""
 
 import doctest
-import os
 import re
 import shlex
 import subprocess
@@ -48,14 +47,6 @@ def test__make_targets__in_the_readme__exist():
     assert {"demo", "test"} <= set(targets)
     for target in targets:
         assert re.search(rf"^{target}:", makefile, re.M)
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
-def test__example__runs(path, tmp_path):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
-    result = subprocess.run([sys.executable, path], capture_output=True, text=True, cwd=tmp_path, env=environment)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.strip()
 
 
 def test__docstring_examples__of_the_estimators__are_true():

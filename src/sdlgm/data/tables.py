@@ -222,7 +222,8 @@ def read_columns(path: Path, kind: str, *labels: str | None) -> Any:
         if not is_csv:
             check_size(path, parquet.read_metadata(path))
         table = arrow_csv.read_csv(path, read_options=csv_options(path)) if is_csv else parquet.read_table(path)
-    check_columns(path, table.column_names, *labels)
+        names = table.column_names  # of which pyarrow may find only now that they are no text
+    check_columns(path, names, *labels)
     if table.num_rows == 0:
         raise DataError(f"{path}: has no rows")
     return table

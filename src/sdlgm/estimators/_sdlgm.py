@@ -759,7 +759,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
     def evaluate(self, X, *, random_state: RandomState = None) -> Evaluation:
         """Both bounds, what the codes cost, how sparse they are and how well they decode."""
-        X = rows = self._fitted_rows(X)
+        X = rows_of(X)
+        rows = self._fitted_rows(X)
         codes = self.transform(X)
         n_active = np.asarray(codes.sum(axis=1)).ravel()
         generator = self._generator(random_state)

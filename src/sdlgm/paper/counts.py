@@ -122,6 +122,7 @@ PROTOCOL = {
     "final fit": "on all training pictures, with the chosen setting, once for each seed; pictures are the same for all",
     "error": "mean squared error a class, of the expected counts and of the counts rounded to whole numbers; whole "
     "vector: share of pictures with all ten counts right",
+    "time": "seconds of a fit on one thread, other runs beside it",
     "networks": "the regressions have the encoder and the training of the SDLGM row of the same name; 'patches, least "
     "squares' is the SDLGM without its likelihood",
 }
