@@ -73,9 +73,9 @@ def _reading(result: dict[str, Any]) -> list[str]:
     lines = []
     if any(name == "patches_regression" for _, name in measured):
         lines += [
-            "*Patches, least squares* has the encoder of the SDLGM and no likelihood of slots: the difference between the "
-            "two rows is what the likelihood is worth, and the rest of the distance to the flat networks is what the votes "
-            "of patches are.",
+            "*Patches, least squares* has the encoder of the SDLGM and no likelihood of slots: the difference between "
+            "the two rows is what the likelihood is worth, and the rest of the distance to the flat networks is what "
+            "the votes of patches are.",
             "",
         ]
     missing = [
