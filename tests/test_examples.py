@@ -10,7 +10,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+EXAMPLES = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in ("in_a_pipeline", "multilabel") else [])
+    for path in sorted((ROOT / "examples").glob("*.py"))
+]
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
 def test__example__runs(path, tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
     result = subprocess.run([sys.executable, path], capture_output=True, text=True, cwd=tmp_path, env=environment)

@@ -96,7 +96,7 @@ def test__closed_form__double_precision__passes_gradcheck(scale):
 def test__relaxed_presence__cold__has_the_mean_of_hard_counts(presence):
     """Of slots held twice, once or not at all; L0 = 2, so a count of one makes 1 - 1/4."""
     cold = Temperatures(torch.tensor(0.01), torch.tensor(0.01))
-    n = 20_000
+    n = 5_000
     found = presence(slots(), cold, n, torch.Generator().manual_seed(0))[0]
     probs = slots().probs[0, 1:]
     exact = probs**2 + 2 * probs * (1 - probs) * (1 - (1 - 1 / L0) ** L0)
