@@ -94,7 +94,7 @@ def processes(path: Path, rounds: int, n_iter: int) -> dict[str, float]:
 
 def encoding(kinds: dict[str, Path], folder: Path, rounds: int) -> dict[str, float]:
     """Rows a second into a folder, by this process and by two workers of Ray, which start before."""
-    import ray
+    import ray  # pyright: ignore[reportMissingImports]  (an extra)
 
     model_path = folder / "model.sdlgm"
     SDLGM(**SETTINGS, max_iter=50).fit(kinds["npy"]).save(model_path)

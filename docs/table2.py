@@ -1,5 +1,7 @@
 """What docs/build.py makes of results/table2.json."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -52,63 +54,71 @@ def table(rows: list[Row]) -> list[str]:
     return lines
 
 
-def summary(result: dict[str, Any]) -> list[str]:
-    """For each column: the paper's best, ours as the folds choose it, and the best peer."""
-    lines = heading("data", "F1", "paper's best", "SDLGM, chosen by the folds", "F1", "best peer", "F1")
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: ours as the folds choose it, the best peer on the test rows, the paper's best."""
+
+    data: str
+    average: str
+    ours: Row
+    peer: Row
+    printed: float
+
+
+def _columns(result: dict[str, Any]) -> Iterator[Column]:
     for number, data in enumerate(("birds", "emotions", "cal500")):
         rows = _of(result, data)
         ours, peers = [row for row in rows if is_ours(row)], [row for row in rows if is_peer(row)]
         if not ours or not peers:
             continue
         for place, average in enumerate(AVERAGES):
-            chosen = max(ours, key=lambda row: _by_folds(row, average))
-            peer = max(peers, key=lambda row: float(np.mean(row[average])))
-            lines.append(
-                line(
-                    DATA[data],
-                    average,
-                    f"{max(values[number][place] for values in PAPER.values()):.1f}",
-                    chosen["title"],
-                    mean_and_deviation(chosen[average]),
-                    peer["title"],
-                    mean_and_deviation(peer[average]),
-                )
+            yield Column(
+                data,
+                average,
+                max(ours, key=lambda row: _by_folds(row, average)),
+                max(peers, key=lambda row: float(np.mean(row[average]))),
+                max(values[number][place] for values in PAPER.values()),
             )
+
+
+def summary(result: dict[str, Any]) -> list[str]:
+    """For each column: the paper's best, ours as the folds choose it, and the best peer."""
+    lines = heading("data", "F1", "paper's best", "SDLGM, chosen by the folds", "F1", "best peer", "F1")
+    for column in _columns(result):
+        sides = [
+            text
+            for row in (column.ours, column.peer)
+            for text in (row["title"], mean_and_deviation(row[column.average]))
+        ]
+        lines.append(line(DATA[column.data], column.average, f"{column.printed:.1f}", *sides))
     return lines
 
 
 def columns(result: dict[str, Any]) -> list[str]:
     """For each column, how far ours is from the paper's best and from the best peer, and how sure that is."""
     lines = []
-    for number, data in enumerate(("birds", "emotions", "cal500")):
-        rows = _of(result, data)
-        ours, peers = [row for row in rows if is_ours(row)], [row for row in rows if is_peer(row)]
-        if not ours or not peers:
-            continue
-        for place, average in enumerate(AVERAGES):
-            chosen = max(ours, key=lambda row: _by_folds(row, average))
-            peer = max(peers, key=lambda row: float(np.mean(row[average])))
-            printed = max(values[number][place] for values in PAPER.values())
-            f1, of_peer = float(np.mean(chosen[average])), float(np.mean(peer[average]))
-            low, high = chosen[f"{average}_interval"]
-            text = (
-                f"- **{DATA[data]}, {average}**: {chosen['title']} has {f1:.1f} ({low:.0f} to {high:.0f}), "
-                f"{_apart(f1 - printed)} the paper's best, {printed:.1f}, and {_apart(f1 - of_peer)} the best peer, "
-                f"{peer['title']}, {of_peer:.1f}."
-            )
-            if f1 < of_peer:
-                folds, of_peer_folds = _by_folds(chosen, average), _by_folds(peer, average)
-                inside = "lies" if low <= of_peer <= high else "does not lie"
-                text += (
-                    f" The peer's score {inside} in our interval. In the folds of the training rows, by which "
-                    f"everything is chosen, ours has {100 * folds:.1f} and the peer {100 * of_peer_folds:.1f}: "
-                    + (
-                        "nothing that may be looked at speaks for the peer."
-                        if folds >= of_peer_folds
-                        else "the peer is ahead there too, so this column is the peer's."
-                    )
+    for column in _columns(result):
+        average, chosen, peer, printed = column.average, column.ours, column.peer, column.printed
+        f1, of_peer = float(np.mean(chosen[average])), float(np.mean(peer[average]))
+        low, high = chosen[f"{average}_interval"]
+        text = (
+            f"- **{DATA[column.data]}, {average}**: {chosen['title']} has {f1:.1f} ({low:.0f} to {high:.0f}), "
+            f"{_apart(f1 - printed)} the paper's best, {printed:.1f}, and {_apart(f1 - of_peer)} the best peer, "
+            f"{peer['title']}, {of_peer:.1f}."
+        )
+        if f1 < of_peer:
+            folds, of_peer_folds = _by_folds(chosen, average), _by_folds(peer, average)
+            inside = "lies" if low <= of_peer <= high else "does not lie"
+            text += (
+                f" The peer's score {inside} in our interval. In the folds of the training rows, by which "
+                f"everything is chosen, ours has {100 * folds:.1f} and the peer {100 * of_peer_folds:.1f}: "
+                + (
+                    "nothing that may be looked at speaks for the peer."
+                    if folds >= of_peer_folds
+                    else "the peer is ahead there too, so this column is the peer's."
                 )
-            lines.append(text)
+            )
+        lines.append(text)
     return lines
 
 

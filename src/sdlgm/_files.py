@@ -40,6 +40,12 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -
     return path
 
 
+def remove_left(folder: Path) -> None:
+    """Remove what killed processes have left half-written; for a folder that nobody else writes to."""
+    for left in folder.glob(f"{TEMPORARY}*"):
+        left.unlink(missing_ok=True)
+
+
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
     return write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 

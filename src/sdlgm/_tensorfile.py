@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -44,6 +45,14 @@ def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors whose names begin with ``prefix`` and a dot, by the rest of their names."""
     start = f"{prefix}."
     return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+
+
+def finite(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors themselves, if all of their entries are numbers."""
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"the tensor {name} has entries that are not finite")
+    return tensors
 
 
 def _document(path: Path, kind: str, metadata: dict[str, str]) -> dict[str, Any]:

@@ -58,6 +58,10 @@ CountData = Annotated[
     ),
 ]
 Counter = Annotated[Path, typer.Argument(help="A model file of 'sdlgm count fit'.", show_default=False)]
+ModelOut = Annotated[Path, typer.Option("--out", help="Where to write the model.", show_default=False)]
+TableOut = Annotated[Path, typer.Option("--out", help="Where to write: .npy, .csv or .parquet.", show_default=False)]
+ResultOut = Annotated[Path, typer.Option("--out", help="Where to write the results.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 MaxIter = Annotated[int, typer.Option(help="Training iterations.")]
 BatchSize = Annotated[int, typer.Option(help="Rows an iteration.")]
 LearningRate = Annotated[float, typer.Option(help="Of Adam.")]
@@ -157,7 +161,7 @@ def demo(
 @_clear_errors
 def fit(
     data: Data,
-    model: Annotated[Path, typer.Option("--out", help="Where to write the model.", show_default=False)],
+    model: ModelOut,
     n_components: Annotated[int, typer.Option(help="Number of features, K.")] = 200,
     max_active: Annotated[int, typer.Option(help="Hard budget of active slots a row, L0.")] = 40,
     gate_prior: Annotated[float, typer.Option(help="Prior probability that a slot is on.")] = 0.5,
@@ -351,7 +355,7 @@ def _rows_bar(n_rows: int | None) -> Iterator[Callable[[int], None]]:
 def decode(
     model: Model,
     codes: Annotated[Path, typer.Argument(help="Codes of 'sdlgm encode'.", show_default=False)],
-    data: Annotated[Path, typer.Option("--out", help="Where to write: .npy, .csv or .parquet.", show_default=False)],
+    data: TableOut,
 ) -> None:
     """Decode codes back into data.
 
@@ -371,7 +375,7 @@ def decode(
 def evaluate(
     model: Model,
     data: Data,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: AsJson = False,
     seed: Seed = 0,
     label_column: LabelColumn = None,
 ) -> None:
@@ -394,7 +398,7 @@ def evaluate(
 @_clear_errors
 def sample(
     model: Model,
-    data: Annotated[Path, typer.Option("--out", help="Where to write: .npy, .csv or .parquet.", show_default=False)],
+    data: TableOut,
     n: Annotated[int, typer.Option("-n", help="How many.", min=1)] = 16,
     seed: Seed = 0,
 ) -> None:
@@ -437,7 +441,7 @@ def report(
 @_clear_errors
 def classify_fit(
     data: LabelledData,
-    model: Annotated[Path, typer.Option("--out", help="Where to write the model.", show_default=False)],
+    model: ModelOut,
     labels: LabelNames = "",
     variant: Annotated[str, typer.Option(help="dis, gen or con.")] = "dis",
     max_active: Annotated[int | None, typer.Option(help="Largest number of labels of a row; that of the data.")] = None,
@@ -510,7 +514,7 @@ def classify_fit(
 def classify_predict(
     model: Classifier,
     data: LabelledData,
-    table: Annotated[Path, typer.Option("--out", help="Where to write: .npy, .csv or .parquet.", show_default=False)],
+    table: TableOut,
     proba: Annotated[bool, typer.Option("--proba", help="Write probabilities instead of 0 and 1.")] = False,
 ) -> None:
     """Predict the labels of rows: a table with one column for each label. Columns with labels are not looked at.
@@ -535,7 +539,7 @@ def classify_predict(
 def classify_evaluate(
     model: Classifier,
     data: LabelledData,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Score a classifier on rows whose labels are known.
 
@@ -570,7 +574,7 @@ def classify_evaluate(
 @_clear_errors
 def count_fit(
     data: CountData,
-    model: Annotated[Path, typer.Option("--out", help="Where to write the model.", show_default=False)],
+    model: ModelOut,
     classes: Annotated[str, typer.Option(help="Columns of a .csv or .parquet file that are counts, with commas.")] = "",
     max_active: Annotated[int | None, typer.Option(help="Largest sum of a row's counts; that of the data.")] = None,
     encoder: Annotated[str, typer.Option(help="auto, mlp, or for pictures cnn or patches.")] = "auto",
@@ -630,7 +634,7 @@ def count_fit(
 def count_predict(
     model: Counter,
     data: CountData,
-    table: Annotated[Path, typer.Option("--out", help="Where to write: .npy, .csv or .parquet.", show_default=False)],
+    table: TableOut,
     mean: Annotated[bool, typer.Option("--mean", help="Expected counts, not rounded.")] = False,
 ) -> None:
     """Predict counts: one row for each of the data, one column for each class.
@@ -653,7 +657,7 @@ def count_predict(
 def count_evaluate(
     model: Counter,
     data: CountData,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Score a counter on rows whose counts are known.
 
@@ -751,7 +755,7 @@ def _chosen(names: str, known: Iterable[str], what: str) -> list[str]:
 @reproduce_app.command("table1")
 @_clear_errors
 def reproduce_table1(
-    result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("table1.json"),
+    result: ResultOut = Path("table1.json"),
     data: PaperData = "mnist",
     rows: Annotated[str, typer.Option(help="Which rows, with commas; all if not given.")] = "",
     seeds: Annotated[int, typer.Option(help="Runs of each row; 0 for 10 of each SDLGM, 3 of others.", min=0)] = 0,
@@ -783,7 +787,7 @@ def reproduce_table1(
 @reproduce_app.command("table2")
 @_clear_errors
 def reproduce_table2(
-    result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("table2.json"),
+    result: ResultOut = Path("table2.json"),
     data: Annotated[str, typer.Option(help="Which data sets, with commas; all if not given.")] = "",
     systems: Annotated[str, typer.Option(help="Which systems, with commas; all if not given.")] = "",
     quick: Annotated[bool, typer.Option(help="One setting and one rerun of each: to see that it works.")] = False,
@@ -812,7 +816,7 @@ def reproduce_table2(
 @reproduce_app.command("counts")
 @_clear_errors
 def reproduce_counts(
-    result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("counts.json"),
+    result: ResultOut = Path("counts.json"),
     data: Annotated[str, typer.Option(help="columns or scattered; both if not given.")] = "",
     systems: Annotated[str, typer.Option(help="Which systems, with commas; all if not given.")] = "",
     seeds: Annotated[int, typer.Option(help="Runs of each; 0 for 5 of the SDLGM with patches, fewer of others.")] = 0,
@@ -841,7 +845,7 @@ def reproduce_counts(
 @reproduce_app.command("gradients")
 @_clear_errors
 def reproduce_gradients(
-    result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("gradients.json"),
+    result: ResultOut = Path("gradients.json"),
 ) -> None:
     """Bias and variance of every gradient estimator, against exact enumeration of a tiny model. Takes minutes.
 
@@ -879,7 +883,7 @@ def reproduce_figures(
 @reproduce_app.command("long")
 @_clear_errors
 def reproduce_long(
-    result: Annotated[Path, typer.Option("--out", help="Where to write the results.")] = Path("long.json"),
+    result: ResultOut = Path("long.json"),
     data: PaperData = "mnist",
     iterations: Annotated[int, typer.Option(help="Training iterations.", min=1)] = 130_000,
     seed: Seed = 0,

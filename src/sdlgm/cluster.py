@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from sdlgm.data import CodedParts, RowFiles
+from sdlgm.data import CodedParts
 from sdlgm.errors import DataError
 
 
@@ -23,10 +23,8 @@ class PartEncoder:
 
     def __call__(self, item: dict[str, Any]) -> dict[str, Any]:
         number = int(item["part"])
-        part = self.coded.rows.parts[number]
-        rows: RowFiles = self.coded.rows.with_parts([part])
-        self.coded.write(number, self.estimator.transform(rows, **self.options))
-        return {"part": number, "rows": part.n_rows}
+        self.coded.encode_part(number, lambda rows: self.estimator.transform(rows, **self.options))
+        return {"part": number, "rows": self.coded.rows.parts[number].n_rows}
 
 
 def encode_with_ray(
@@ -43,8 +41,8 @@ def encode_with_ray(
     unless it runs already, or ``RAY_ADDRESS`` says where.
     """
     try:
-        import ray
-        import ray.data
+        import ray  # pyright: ignore[reportMissingImports]  (an extra)
+        import ray.data  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise DataError("Ray is not installed; pip install 'sdlgm[ray]', or use the local engine") from error
     missing = coded.prepare()

@@ -157,6 +157,8 @@ def test__fit__wrong_files__are_refused_before_training(folder, digits, small, t
     np.save(tmp_path / "big.npy", 2 * digits)
     with pytest.raises(ValueError, match="Bernoulli"):
         SDLGM(**small, likelihood="bernoulli").fit(tmp_path / "big.npy")
+    with pytest.raises(ValueError, match="Bernoulli"):
+        SDLGM(**small, likelihood="bernoulli").partial_fit(tmp_path / "big.npy")
     np.save(tmp_path / "wide.npy", digits[:, :60])
     with pytest.raises(ValueError, match="features"):
         fitted.transform(tmp_path / "wide.npy")

@@ -6,6 +6,7 @@ import torch
 
 from enumeration import all_counts
 from sdlgm.model.counting import CELL, CountConfig, CountModule, shifted, slots_of_votes
+from sdlgm.model.supervised import Step
 
 CONFIG = {
     "n_classes": 3,
@@ -77,16 +78,8 @@ def test__objective__every_encoder__is_the_multinomial_log_probability(name):
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(5, int(np.prod(config.shape)), generator=generator, dtype=torch.float64)
     y = torch.tensor([[0, 0, 0], [1, 0, 0], [0, 2, 0], [1, 0, 1], [0, 1, 1]], dtype=torch.float64)
-    objective = module.objective(
-        x,
-        y,
-        torch.ones(5, dtype=torch.float64),
-        lambda *_: pytest.fail("nothing is drawn"),
-        kl="exact",
-        kl_weight=1.0,
-        n_samples=1,
-        generator=generator,
-    )
+    step = Step(lambda *_: pytest.fail("nothing is drawn"), "exact", 1.0, 1, generator)
+    objective = module.objective(x, y, torch.ones(5, dtype=torch.float64), step)
     slots = module.inference(x)
     all_symbols = torch.cat([(2 - y.sum(-1, keepdim=True)), y], dim=-1)
     expected = torch.stack(

@@ -14,6 +14,7 @@ from sdlgm.model import labels as forms
 from sdlgm.model.labelled import LabelledConfig, LabelledModule, slot_probabilities
 from sdlgm.model.members import MemberLayers, dropped
 from sdlgm.model.subset import SubsetDistribution
+from sdlgm.model.supervised import Step
 
 K, L0 = 3, 2
 
@@ -197,9 +198,7 @@ def test__objective__enumerated__is_what_its_definition_says():
     x = torch.randn(2, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     y = torch.tensor([[1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
     labelled = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    objective = module.objective(
-        x, y, labelled, exact, kl="exact", kl_weight=0.6, n_samples=1, generator=torch.Generator()
-    )
+    objective = module.objective(x, y, labelled, Step(exact, "exact", 0.6, 1, torch.Generator()))
     posterior = module.inference(x)
     sets = [torch.tensor(s, dtype=torch.float64) for s in itertools.product((0.0, 1.0), repeat=2)]
 
@@ -231,9 +230,7 @@ def test__objective__dis__is_the_log_probability_of_the_labels():
     module = module_of(variant="dis", form="multinomial")
     x = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     y = torch.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    objective = module.objective(
-        x, y, torch.ones(3), exact, kl="exact", kl_weight=1.0, n_samples=1, generator=torch.Generator()
-    )
+    objective = module.objective(x, y, torch.ones(3), Step(exact, "exact", 1.0, 1, torch.Generator()))
     labels = module.inference(x).labels
     total = labels.n_slots
     binomial = torch.distributions.Multinomial(total, probs=labels.probs, validate_args=False)

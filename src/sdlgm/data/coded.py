@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sdlgm._files import TEMPORARY, write_text, write_whole
+from sdlgm._files import remove_left, write_text, write_whole
 from sdlgm.data.rows import RowFiles
 from sdlgm.data.tables import reading
 from sdlgm.errors import DataError
@@ -61,8 +61,7 @@ class CodedParts:
             raise DataError(f"{self.folder}: is not empty, and holds no codes; write to another folder")
         else:
             write_text(path, json.dumps(self.manifest, indent=1) + "\n")
-        for left in self.folder.glob(f"{TEMPORARY}*"):
-            left.unlink(missing_ok=True)
+        remove_left(self.folder)
         return [number for number in range(len(self.rows.parts)) if not self.path(number).exists()]
 
     def absolute(self) -> "CodedParts":
@@ -97,8 +96,11 @@ class CodedParts:
         missing = set(self.prepare())
         for number, part in enumerate(self.rows.parts):
             if number in missing:
-                self.write(number, transform(self.rows.with_parts([part])))
+                self.encode_part(number, transform)
             advance(part.n_rows)
+
+    def encode_part(self, number: int, transform: Callable[[RowFiles], sp.csr_matrix]) -> None:
+        self.write(number, transform(self.rows.with_parts([self.rows.parts[number]])))
 
 
 def fingerprint(rows: RowFiles) -> str:

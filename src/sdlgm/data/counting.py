@@ -26,7 +26,8 @@ def digit_columns(
     """Pictures of columns side by side, each with a random digit or nothing: the paper's data, made anew.
 
     Training pictures are made of training digits only, and test pictures of test digits. The paper does not say how
-    often a column is empty. With 0.5 a random forest has a mean squared error of 0.158, where the paper prints 0.16.
+    often a column is empty. With 0.5 a random forest scores about what the paper prints for one, 0.16; see
+    ``docs/results/counts.md``.
 
     Parameters
     ----------

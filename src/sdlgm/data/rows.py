@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 
 from sdlgm.data.dataset import arrow_table
-from sdlgm.data.tables import check_columns, check_size, from_array, from_columns, kind_of, npy_layout, reading
+from sdlgm.data.tables import (
+    NpyLayout,
+    check_columns,
+    check_size,
+    from_array,
+    from_columns,
+    kind_of,
+    npy_layout,
+    reading,
+)
 from sdlgm.errors import DataError
 
 KINDS = ("parquet", "npy")
@@ -47,6 +56,7 @@ class RowFiles:
         self.paths = paths
         self.label_column = label_column
         self.parts: list[Part] = []
+        self._layouts: dict[Path, NpyLayout] = {}
         self.feature_names: tuple[str, ...] | None = None
         self._latest: tuple[Part, np.ndarray] | None = None
         n_columns = {path: self._add(path) for path in paths}
@@ -92,7 +102,7 @@ class RowFiles:
         return len(features)
 
     def _add_npy(self, path: Path) -> int:
-        layout = npy_layout(path)
+        layout = self._layouts[path] = npy_layout(path)
         if layout.by_columns:
             raise DataError(f"{path}: is stored by columns (Fortran order); save it in C order to read it in parts")
         n_columns = int(np.prod(layout.shape[1:]))
@@ -104,7 +114,7 @@ class RowFiles:
     def read(self, part: Part) -> np.ndarray:
         """The rows of a part, as numbers."""
         if self.kind == "npy":
-            layout = npy_layout(part.path)
+            layout = self._layouts[part.path]
             n_values = part.n_rows * self.shape[1]
             offset = layout.start + part.place * self.shape[1] * layout.dtype.itemsize
             # A plain read, not a memory map: mapped pages count as memory of the process.
@@ -157,6 +167,7 @@ class RowFiles:
         """The same, for processes that work in another folder."""
         elsewhere = self.with_parts([replace(part, path=part.path.absolute()) for part in self.parts])
         elsewhere.paths = [path.absolute() for path in self.paths]
+        elsewhere._layouts = {path.absolute(): layout for path, layout in self._layouts.items()}
         return elsewhere
 
     @property

@@ -3,13 +3,14 @@
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
@@ -17,6 +18,8 @@ from sdlgm import train
 from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators import _modelfile
 from sdlgm.estimators._inputs import Scaling, in_batches, seeded, usable_device
+from sdlgm.estimators._targets import check_budget
+from sdlgm.model.networks import ACTIVATIONS
 from sdlgm.model.supervised import SupervisedModule
 from sdlgm.train.batches import Rows
 
@@ -28,6 +31,30 @@ LARGEST_BUDGET = 10**4
 _BATCH = 1000
 # Rows on which a run with targets is watched.
 _WATCHED_ROWS = 100
+
+
+# Of the parameters that all estimators have.
+COMMON_CONSTRAINTS: dict[str, list[Any]] = {
+    "hidden": [tuple, list],
+    "activation": [StrOptions(set(ACTIVATIONS))],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    "lr_decay": [Interval(Real, 0, 1, closed="both")],
+    "checkpoint_dir": [str, os.PathLike, None],
+    "checkpoint_every": [Interval(Integral, 1, None, closed="left")],
+    "resume": ["boolean"],
+    "random_state": ["random_state"],
+    "device": [str],
+    "verbose": ["verbose"],
+}
+# And of those that estimators with targets have.
+SUPERVISED_CONSTRAINTS: dict[str, list[Any]] = {
+    **COMMON_CONSTRAINTS,
+    "max_active": [Interval(Integral, 1, LARGEST_BUDGET, closed="both"), None],
+    "dropout": [Interval(Real, 0, 1, closed="left")],
+    "weight_decay": [Interval(Real, 0, None, closed="left")],
+    "batch_size": [Interval(Integral, 1, None, closed="left")],
+}
 
 
 class TorchEstimator(BaseEstimator):
@@ -140,11 +167,40 @@ class TorchEstimator(BaseEstimator):
 class SupervisedEstimator(TorchEstimator):
     """An estimator whose rows have targets."""
 
+    max_active: int | None
+    max_iter: int
     batch_size: int
+    learning_rate: float
+    lr_decay: float
+    weight_decay: float
     device: str
 
+    def _budget_for(self, targets: np.ndarray, what: str) -> int:
+        """The budget that was set, or that of these targets; rows beyond it are refused."""
+        largest = max(1, int(targets.sum(axis=1).max()))
+        if largest > LARGEST_BUDGET:
+            raise ValueError(f"a row of y adds up to {largest}; the largest budget is {LARGEST_BUDGET}")
+        max_active = largest if self.max_active is None else int(self.max_active)
+        check_budget(targets, max_active, what)
+        return max_active
+
     def _train_config(self) -> train.TrainConfig:
-        raise NotImplementedError
+        """For an objective in which nothing is relaxed."""
+        return train.TrainConfig(
+            max_iter=int(self.max_iter),
+            batch_size=int(self.batch_size),
+            learning_rate=float(self.learning_rate),
+            lr_decay=float(self.lr_decay),
+            kl_warmup=0.0,
+            final_temperature=None,
+            learn_temperature=False,
+            gradient="reinmax",
+            n_samples=1,
+            kl="exact",
+            binarize=None,
+            n_iter_no_change=None,
+            weight_decay=float(self.weight_decay),
+        )
 
     def _new_trainer(self, module: SupervisedModule, seed: int) -> train.SupervisedTrainer:
         device = usable_device(self.device)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self, cast
 
@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sdlgm import _tensorfile, train
 from sdlgm.estimators._base import (
-    LARGEST_BUDGET,
+    SUPERVISED_CONSTRAINTS,
     RandomState,
     SupervisedEstimator,
     checked_budget,
@@ -27,7 +27,6 @@ from sdlgm.estimators._targets import Labels, check_budget, labels_of
 from sdlgm.model.labelled import LabelledConfig, LabelledModule, Variant
 from sdlgm.model.labels import LABEL_FORMS, LabelForm
 from sdlgm.model.members import for_each_member, mean_over_members
-from sdlgm.model.networks import ACTIVATIONS
 from sdlgm.thresholds import best_threshold, best_thresholds, f1, labels_at, out_of_fold
 from sdlgm.train.batches import Rows
 
@@ -192,32 +191,18 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
     classes_: np.ndarray
 
     _parameter_constraints: dict[str, list[Any]] = {
+        **SUPERVISED_CONSTRAINTS,
         "variant": [StrOptions({"dis", "gen", "con"})],
-        "max_active": [Interval(Integral, 1, LARGEST_BUDGET, closed="both"), None],
         "likelihood": [StrOptions(set(LABEL_FORMS))],
         "n_latent": [Interval(Integral, 1, None, closed="left")],
         "temperature": [Interval(Real, 0, None, closed="neither")],
         "threshold": [Interval(Real, 0, 1, closed="both"), StrOptions(_CV_THRESHOLDS)],
-        "hidden": [tuple, list],
-        "activation": [StrOptions(set(ACTIVATIONS))],
-        "dropout": [Interval(Real, 0, 1, closed="left")],
         "input_dropout": [Interval(Real, 0, 1, closed="left")],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
         "reconstruction_weight": [Interval(Real, 0, None, closed="left")],
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "n_trees": [Interval(Integral, 0, None, closed="left")],
         "n_samples": [Interval(Integral, 1, None, closed="left")],
         "kl_warmup": [Interval(Real, 0, 1, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "lr_decay": [Interval(Real, 0, 1, closed="both")],
-        "checkpoint_dir": [str, os.PathLike, None],
-        "checkpoint_every": [Interval(Integral, 1, None, closed="left")],
-        "resume": ["boolean"],
-        "random_state": ["random_state"],
-        "device": [str],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -298,9 +283,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
         labels = labels_of(y)
         if rows.shape[0] != len(labels.indicator):
             raise ValueError(f"X has {rows.shape[0]} rows, and y has {len(labels.indicator)}")
-        largest = max(1, int(labels.indicator.sum(axis=1).max()))
-        max_active = largest if self.max_active is None else int(self.max_active)
-        check_budget(labels.indicator, max_active)
+        max_active = self._budget_for(labels.indicator, "labels")
         further = None if unlabelled is None else self._validated(unlabelled, reset=False)
         if further is not None and self.variant == "dis":
             raise ValueError("rows without labels teach variant='dis' nothing; use variant='gen' or 'con'")
@@ -373,22 +356,10 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
         )
 
     def _train_config(self) -> train.TrainConfig:
-        relaxed = self.likelihood == "monte_carlo"
-        return train.TrainConfig(
-            max_iter=int(self.max_iter),
-            batch_size=int(self.batch_size),
-            learning_rate=float(self.learning_rate),
-            lr_decay=float(self.lr_decay),
-            kl_warmup=float(self.kl_warmup),
-            final_temperature=None,
-            learn_temperature=False,
-            gradient="gumbel_softmax" if relaxed else "reinmax",
-            n_samples=int(self.n_samples),
-            kl="paper" if relaxed else "exact",
-            binarize=None,
-            n_iter_no_change=None,
-            weight_decay=float(self.weight_decay),
-        )
+        config = replace(super()._train_config(), kl_warmup=float(self.kl_warmup), n_samples=int(self.n_samples))
+        if self.likelihood != "monte_carlo":
+            return config
+        return replace(config, gradient="gumbel_softmax", kl="paper")
 
     # Prediction
 

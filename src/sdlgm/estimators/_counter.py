@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self, cast
 
 import numpy as np
@@ -16,16 +16,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from sdlgm import train
 from sdlgm.estimators._base import (
-    LARGEST_BUDGET,
+    SUPERVISED_CONSTRAINTS,
     RandomState,
     SupervisedEstimator,
     checked_budget,
     checked_classes,
 )
 from sdlgm.estimators._inputs import Columns, Scaling, seeded
-from sdlgm.estimators._targets import Counts, check_budget, counts_of
+from sdlgm.estimators._targets import Counts, counts_of
 from sdlgm.model.counting import CELL, CountConfig, CountEncoderName, CountModule
-from sdlgm.model.networks import ACTIVATIONS
 from sdlgm.model.slots import SlotDistribution
 from sdlgm.train.batches import Rows, dense
 
@@ -169,26 +168,12 @@ class SDLGMCounter(SupervisedEstimator):
     classes_: np.ndarray
 
     _parameter_constraints: dict[str, list[Any]] = {
-        "max_active": [Interval(Integral, 1, LARGEST_BUDGET, closed="both"), None],
+        **SUPERVISED_CONSTRAINTS,
         "encoder": [StrOptions({"auto", "mlp", "cnn", "patches"})],
-        "hidden": [tuple, list],
         "channels": [Interval(Integral, 1, None, closed="left")],
         "patch_size": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
         "patch_stride": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
-        "activation": [StrOptions(set(ACTIVATIONS))],
-        "dropout": [Interval(Real, 0, 1, closed="left")],
         "max_shift": [Interval(Integral, 0, None, closed="left")],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "lr_decay": [Interval(Real, 0, 1, closed="both")],
-        "checkpoint_dir": [str, os.PathLike, None],
-        "checkpoint_every": [Interval(Integral, 1, None, closed="left")],
-        "resume": ["boolean"],
-        "random_state": ["random_state"],
-        "device": [str],
-        "verbose": ["verbose"],
     }
     _module_class: type[CountModule] = CountModule
 
@@ -256,11 +241,7 @@ class SDLGMCounter(SupervisedEstimator):
         rows = self._validated(flat, reset=True)
         if rows.shape[0] != len(counts.matrix):
             raise ValueError(f"X has {rows.shape[0]} rows, and y has {len(counts.matrix)}")
-        largest = max(1, int(counts.matrix.sum(axis=1).max()))
-        if largest > LARGEST_BUDGET:
-            raise ValueError(f"a row of y adds up to {largest}; the largest budget is {LARGEST_BUDGET}")
-        max_active = largest if self.max_active is None else int(self.max_active)
-        check_budget(counts.matrix, max_active, "in all")
+        max_active = self._budget_for(counts.matrix, "in all")
         seed = self._seed_of(self.random_state)
         fitting = self._start(rows, counts, shape or (rows.shape[1],), max_active, seed)
         packed = train.packed(fitting.scaling.apply(rows), counts.matrix, len(counts.names))
@@ -349,23 +330,6 @@ class SDLGMCounter(SupervisedEstimator):
         n_tiles = math.prod(whole // side for whole, side in zip(cells, patch, strict=True))
         quarter = cast(Any, tuple(max(1, round(side / 4)) for side in patch))
         return patch, patch if tiles and n_tiles == max_active else quarter
-
-    def _train_config(self) -> train.TrainConfig:
-        return train.TrainConfig(
-            max_iter=int(self.max_iter),
-            batch_size=int(self.batch_size),
-            learning_rate=float(self.learning_rate),
-            lr_decay=float(self.lr_decay),
-            kl_warmup=0.0,
-            final_temperature=None,
-            learn_temperature=False,
-            gradient="reinmax",  # nothing is drawn
-            n_samples=1,
-            kl="exact",
-            binarize=None,
-            n_iter_no_change=None,
-            weight_decay=float(self.weight_decay),
-        )
 
     # Prediction
 

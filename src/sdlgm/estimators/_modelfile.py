@@ -102,8 +102,7 @@ def _filled(make: Callable[[], nn.Module], tensors: dict[str, Tensor]) -> Any:
                 f"the tensor {name} is {tuple(found[name].shape)} {found[name].dtype}, "
                 f"expected {tuple(tensor.shape)} {tensor.dtype}"
             )
-        if not bool(torch.isfinite(found[name]).all()):
-            raise ValueError(f"the tensor {name} has entries that are not finite")
+        _tensorfile.finite({name: found[name]})
         if name.endswith("running_var") and bool((found[name] < 0).any()):
             raise ValueError(f"the tensor {name} has negative variances")
     module.load_state_dict(found, assign=True)

@@ -18,7 +18,7 @@ from torch import Tensor
 from sdlgm import train
 from sdlgm.data.rows import RowFiles, SpooledRows, is_stream, rows_of
 from sdlgm.estimators import _distributed
-from sdlgm.estimators._base import RandomState, TorchEstimator
+from sdlgm.estimators._base import COMMON_CONSTRAINTS, RandomState, TorchEstimator
 from sdlgm.estimators._codes import check_codes, sparse_rows, stacked
 from sdlgm.estimators._inputs import (
     Columns,
@@ -37,7 +37,6 @@ from sdlgm.estimators._results import Evaluation, PosteriorProbs, PosteriorSetti
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model import ModelConfig, SDLGMModule, discrete_expectation, relaxed_expectation
 from sdlgm.model.chain import ChainDistribution
-from sdlgm.model.networks import ACTIVATIONS
 from sdlgm.model.ordered import OrderedDistribution
 from sdlgm.model.posteriors import POSTERIORS
 from sdlgm.model.slots import KL
@@ -206,13 +205,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
     _processes: train.Processes = train.ALONE
 
     _parameter_constraints: dict[str, list[Any]] = {
+        **COMMON_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "max_active": [Interval(Integral, 1, None, closed="left")],
         "gate_prior": [Interval(Real, 0, 1, closed="neither")],
         "learn_prior": ["boolean"],
-        "hidden": [tuple, list],
         "gate_hidden": [tuple, list],
-        "activation": [StrOptions(set(ACTIVATIONS))],
         "share_layers": ["boolean"],
         "normalize_logits": ["boolean"],
         "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
@@ -226,23 +224,14 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         "learn_temperature": ["boolean"],
         "final_temperature": [Interval(Real, 0, None, closed="neither"), None],
         "kl_warmup": [Interval(Real, 0, 1, closed="both")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "batch_size": [Interval(Integral, 2, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "lr_decay": [Interval(Real, 0, 1, closed="both")],
         "early_stopping": ["boolean"],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-        "checkpoint_dir": [str, os.PathLike, None],
-        "checkpoint_every": [Interval(Integral, 1, None, closed="left")],
-        "resume": ["boolean"],
-        "random_state": ["random_state"],
-        "device": [str],
         "devices": [Interval(Integral, 1, None, closed="left")],
         "num_nodes": [Interval(Integral, 1, None, closed="left")],
         "strategy": [str],
         "compile": ["boolean"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -350,7 +339,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         seed = self._seed_of(self.random_state)
         if isinstance(rows, RowFiles):
             return self._fit_files(rows, seed, callback)
-        likelihood = self._chosen_likelihood(in_unit_interval(rows))
+        likelihood = self._chosen_likelihood(lambda: in_unit_interval(rows))
         if self.early_stopping:
             split: Any = train_test_split(rows, test_size=self.validation_fraction, random_state=seed)
             rows, watched = split
@@ -380,10 +369,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
     def _fit_files(self, rows: RowFiles, seed: int, callback: Callable[[SDLGMModule, int], None] | None) -> Self:
         """Fit to rows that need not fit into memory: one pass to see what they are like, then batches from parts."""
-        survey = Survey.of(rows)
-        likelihood = self._chosen_likelihood(survey.in_unit_interval)
-        if likelihood == "bernoulli":
-            check_unit_interval(survey.in_unit_interval)
+        survey, likelihood = self._surveyed(rows)
         rng = np.random.default_rng(seed)
         chosen = list(range(len(rows.parts)))
         if self.early_stopping:
@@ -397,6 +383,14 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             return self._run(fitting, batches, self._monitor(fitting, watched, seed), seed, callback)
         finally:
             batches.close()
+
+    def _surveyed(self, rows: RowFiles) -> tuple[Survey, LikelihoodName]:
+        """What rows in files are like, and the likelihood for them, which they are checked for."""
+        survey = Survey.of(rows)
+        likelihood = self._chosen_likelihood(lambda: survey.in_unit_interval)
+        if likelihood == "bernoulli":
+            check_unit_interval(survey.in_unit_interval)
+        return survey, likelihood
 
     def _held_out(self, rows: RowFiles, rng: np.random.Generator) -> tuple[np.ndarray, list[int]]:
         """Rows of whole parts to watch, no more than fit into memory, and the parts that are left to train on."""
@@ -425,11 +419,11 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         seed = self._seed_of(self.random_state)
         if first:
             if isinstance(rows, RowFiles):
-                survey = Survey.of(rows)
-                columns, in_unit = survey.columns, survey.in_unit_interval
+                survey, likelihood = self._surveyed(rows)
+                columns = survey.columns
             else:
-                columns, in_unit = Columns.of(rows), in_unit_interval(rows)
-            fitting, history = self._start(columns, self._chosen_likelihood(in_unit), seed), []
+                columns, likelihood = Columns.of(rows), self._chosen_likelihood(lambda: in_unit_interval(rows))
+            fitting, history = self._start(columns, likelihood, seed), []
         else:
             fitting, history = self._fitting, self.history_
             family = self.module_.config.posterior
@@ -499,9 +493,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             self.feature_prior_ = prior.feature_probs.cpu().numpy()
         return self
 
-    def _chosen_likelihood(self, in_unit_interval: bool) -> LikelihoodName:
+    def _chosen_likelihood(self, all_in_unit_interval: Callable[[], bool]) -> LikelihoodName:
+        """The one that was set, or that of the values, which then have to be looked at."""
         if self.likelihood == "auto":
-            return "bernoulli" if in_unit_interval else "gaussian"
+            return "bernoulli" if all_in_unit_interval() else "gaussian"
         return cast(LikelihoodName, self.likelihood)
 
     def _model_config(self, n_inputs: int, likelihood: LikelihoodName) -> ModelConfig:

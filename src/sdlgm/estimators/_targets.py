@@ -39,21 +39,14 @@ def labels_of(Y: Any, names: np.ndarray | None = None) -> Labels:
         raise ValueError(f"requires y to be passed, but the target y is None; give {_LABEL_SETS}")
     if _is_label_sets(Y):
         return _from_sets(Y, names)
-    columns = getattr(Y, "column_names", getattr(Y, "columns", None))  # of pyarrow; of pandas and polars
-    values = cast(Any, Y).toarray() if sp.issparse(Y) else np.asarray(Y)
+    values = _dense(Y)
     if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1 and not _is_binary(values)):
         return _from_classes(column_or_1d(values, warn=True), names)
     if values.ndim != 2:
         raise ValueError(f"Y has {values.ndim} dimensions, shape {values.shape}; give {_LABEL_SETS}")
     if values.shape[1] == 0:
         raise ValueError("Y has no columns, so there is no label to learn")
-    found = None if columns is None else _column_names(columns)
-    if names is None:
-        return Labels(_indicator(values), np.arange(values.shape[1]) if found is None else found)
-    if found is not None and names.dtype == object:
-        values = values[:, _places(found.tolist(), names.tolist())]
-    elif values.shape[1] != len(names):
-        raise ValueError(f"Y has {values.shape[1]} columns, the model has {len(names)} labels")
+    values, names = _in_order(Y, values, names, "labels")
     return Labels(_indicator(values), names)
 
 
@@ -74,20 +67,11 @@ def counts_of(y: Any, names: np.ndarray | None = None) -> Counts:
     """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None; give a matrix of counts")
-    columns = getattr(y, "column_names", getattr(y, "columns", None))  # of pyarrow; of pandas and polars
-    values = cast(Any, y).toarray() if sp.issparse(y) else np.asarray(y)
+    values = _dense(y)
     if values.ndim not in (1, 2) or 0 in values.shape[1:]:
         raise ValueError(f"y has the shape {values.shape}; give (n_samples, n_classes)")
-    single = values.ndim == 1
-    found = None if columns is None else _column_names(columns)
-    matrix = values.reshape(len(values), -1)
-    if names is None:
-        return Counts(_whole(matrix), np.arange(matrix.shape[1]) if found is None else found, single)
-    if found is not None and names.dtype == object:
-        matrix = matrix[:, _places(found.tolist(), names.tolist())]
-    elif matrix.shape[1] != len(names):
-        raise ValueError(f"y has {matrix.shape[1]} columns, the model has {len(names)} classes")
-    return Counts(_whole(matrix), names, single)
+    matrix, names = _in_order(y, values.reshape(len(values), -1), names, "classes")
+    return Counts(_whole(matrix), names, single=values.ndim == 1)
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
@@ -109,6 +93,23 @@ def _whole(values: np.ndarray) -> np.ndarray:
             f"{LARGEST_COUNT}"
         )
     return numbers.astype(np.int64)
+
+
+def _dense(Y: Any) -> np.ndarray:
+    return cast(Any, Y).toarray() if sp.issparse(Y) else np.asarray(Y)
+
+
+def _in_order(Y: Any, values: np.ndarray, names: np.ndarray | None, what: str) -> tuple[np.ndarray, np.ndarray]:
+    """The columns of Y in the order of ``names``, or as they are if there is none yet; and their names."""
+    columns = getattr(Y, "column_names", getattr(Y, "columns", None))  # of pyarrow; of pandas and polars
+    found = None if columns is None else _column_names(columns)
+    if names is None:
+        return values, np.arange(values.shape[1]) if found is None else found
+    if found is not None and names.dtype == object:
+        return values[:, _places(found.tolist(), names.tolist())], names
+    if values.shape[1] != len(names):
+        raise ValueError(f"y has {values.shape[1]} columns, the model has {len(names)} {what}")
+    return values, names
 
 
 def _column_names(columns: Any) -> np.ndarray:

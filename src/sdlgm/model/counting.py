@@ -26,7 +26,7 @@ from sdlgm.model.members import dropped
 from sdlgm.model.networks import ACTIVATIONS
 from sdlgm.model.prior import SlotPrior
 from sdlgm.model.slots import KL, SlotDistribution
-from sdlgm.model.supervised import SupervisedModule, TargetExpectation, Watched
+from sdlgm.model.supervised import Step, SupervisedModule, Watched
 
 CountEncoderName = Literal["mlp", "cnn", "patches"]
 
@@ -242,18 +242,9 @@ class CountModule(SupervisedModule):
         return shifted(x, self.config.shape, self.config.max_shift, generator)
 
     def objective(
-        self,
-        x: Float[Tensor, "batch D"],
-        y: Float[Tensor, "batch K"],
-        known: Float[Tensor, " batch"],
-        expectation: TargetExpectation,
-        *,
-        kl: KL,
-        kl_weight: float,
-        n_samples: int,
-        generator: torch.Generator,
+        self, x: Float[Tensor, "batch D"], y: Float[Tensor, "batch K"], known: Float[Tensor, " batch"], step: Step
     ) -> Objective:
-        log_prob = known * self.inference(x, generator).log_prob(y)
+        log_prob = known * self.inference(x, step.generator).log_prob(y)
         return Objective(log_prob, torch.zeros_like(log_prob), log_prob)
 
     def watched(

@@ -28,7 +28,7 @@ from sdlgm.model.members import MemberLayers, MemberLinear, for_each_member
 from sdlgm.model.prior import SlotPrior
 from sdlgm.model.slots import KL, SlotDistribution, Temperatures
 from sdlgm.model.subset import SubsetDistribution
-from sdlgm.model.supervised import SupervisedModule, TargetExpectation, Watched
+from sdlgm.model.supervised import Step, SupervisedModule, TargetExpectation, Watched
 
 Variant = Literal["dis", "gen", "con"]
 
@@ -204,30 +204,21 @@ class LabelledModule(SupervisedModule):
         return labels.presence
 
     def objective(
-        self,
-        x: Float[Tensor, "batch D"],
-        y: Float[Tensor, "batch K"],
-        known: Float[Tensor, " batch"],
-        expectation: TargetExpectation,
-        *,
-        kl: KL,
-        kl_weight: float,
-        n_samples: int,
-        generator: torch.Generator,
+        self, x: Float[Tensor, "batch D"], y: Float[Tensor, "batch K"], known: Float[Tensor, " batch"], step: Step
     ) -> Objective:
         n_members = self.config.n_members
-        posterior = self.inference(x, generator)
+        posterior = self.inference(x, step.generator)
         x, y, known = (for_each_member(part, n_members) for part in (x, y, known))
-        log_q = known * self._label_log_prob(posterior, y, n_samples, generator)
+        log_q = known * self._label_log_prob(posterior, y, step)
         if self.decoder is None:
             return Objective(log_q, torch.zeros_like(log_q), log_q)
         unnamed_kl = self._unnamed_kl(posterior)
-        labels_kl = posterior.labels.kl(self.prior.labels(), kl)
-        log_likelihood = self._log_likelihood(x, posterior, expectation, None)
-        log_likelihood = log_likelihood + known * self._log_likelihood(x, posterior, expectation, y)
+        labels_kl = posterior.labels.kl(self.prior.labels(), step.kl)
+        log_likelihood = self._log_likelihood(x, posterior, step.expectation, None)
+        log_likelihood = log_likelihood + known * self._log_likelihood(x, posterior, step.expectation, y)
         divergence = labels_kl + (1 + known) * unnamed_kl
         weight = self.config.reconstruction_weight
-        value = log_q + weight * (log_likelihood - kl_weight * divergence)
+        value = log_q + weight * (log_likelihood - step.kl_weight * divergence)
         return Objective(value, divergence, log_likelihood)
 
     def watched(
@@ -245,12 +236,10 @@ class LabelledModule(SupervisedModule):
         expected = numbers @ torch.arange(numbers.shape[-1], dtype=numbers.dtype, device=numbers.device)
         return Watched(discrete, relaxed, labels.kl(self.prior.labels(), kl), expected)
 
-    def _label_log_prob(
-        self, posterior: LabelPosterior, y: Tensor, n_samples: int, generator: torch.Generator
-    ) -> Tensor:
+    def _label_log_prob(self, posterior: LabelPosterior, y: Tensor, step: Step) -> Tensor:
         if self.config.form == "monte_carlo":
             assert isinstance(posterior.labels, SlotDistribution)
-            presence = forms.relaxed_presence(posterior.labels, self.temperatures, n_samples, generator)
+            presence = forms.relaxed_presence(posterior.labels, self.temperatures, step.n_samples, step.generator)
             return forms.relaxed_log_prob(presence, y)
         return forms.label_log_prob(posterior.labels, self.config.form, y)
 

@@ -16,6 +16,17 @@ TargetExpectation = Callable[[Any, Callable[[Tensor], Tensor]], Tensor]
 
 
 @dataclass(frozen=True)
+class Step:
+    """What a step of training is made with."""
+
+    expectation: TargetExpectation
+    kl: KL
+    kl_weight: float
+    n_samples: int
+    generator: torch.Generator
+
+
+@dataclass(frozen=True)
 class Watched:
     """What is noted of a run, for each row."""
 
@@ -41,16 +52,7 @@ class SupervisedModule(nn.Module):
         return Temperatures(one, one)
 
     def objective(
-        self,
-        x: Float[Tensor, "batch D"],
-        y: Float[Tensor, "batch K"],
-        known: Float[Tensor, " batch"],
-        expectation: TargetExpectation,
-        *,
-        kl: KL,
-        kl_weight: float,
-        n_samples: int,
-        generator: torch.Generator,
+        self, x: Float[Tensor, "batch D"], y: Float[Tensor, "batch K"], known: Float[Tensor, " batch"], step: Step
     ) -> Objective:
         """What training maximises; ``known`` is 1 for rows whose targets are, otherwise 0."""
         raise NotImplementedError

@@ -16,7 +16,7 @@ from sdlgm import SDLGMCounter
 from sdlgm.model.counting import CountConfig, CountModule, FlatEncoder
 from sdlgm.model.elbo import Objective
 from sdlgm.model.slots import KL
-from sdlgm.model.supervised import TargetExpectation, Watched
+from sdlgm.model.supervised import Step, Watched
 
 N_TREES = 100
 
@@ -31,18 +31,9 @@ class _MeanModule(CountModule):
         return (mean - y).square().sum(-1)
 
     def objective(
-        self,
-        x: Float[Tensor, "batch D"],
-        y: Float[Tensor, "batch K"],
-        known: Float[Tensor, " batch"],
-        expectation: TargetExpectation,
-        *,
-        kl: KL,
-        kl_weight: float,
-        n_samples: int,
-        generator: torch.Generator,
+        self, x: Float[Tensor, "batch D"], y: Float[Tensor, "batch K"], known: Float[Tensor, " batch"], step: Step
     ) -> Objective:
-        value = -self.loss(self.mean(self.moved(x, generator), generator), y)
+        value = -self.loss(self.mean(self.moved(x, step.generator), step.generator), y)
         return Objective(value, torch.zeros_like(value), value)
 
     def watched(

@@ -112,7 +112,7 @@ SYSTEMS: Mapping[str, System] = {
 PROTOCOL = {
     "pictures": "5,000 for training, made of MNIST training digits, and 1,000 for test, made of MNIST test digits; "
     "five places, each empty with probability 0.5 (the paper does not say how many are; with 0.5 a random forest "
-    "scores what the paper prints)",
+    "scores about what the paper prints)",
     "columns": "28 x 140 pixels, each place a column of 28; 'SDLGM, patches' and 'patches, least squares' cut the "
     "picture into those columns, as the default settings do for five slots, and so know more than the other systems; "
     "'patches that know no columns' lie 8 pixels apart",

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from sdlgm import _tensorfile
-from sdlgm._files import TEMPORARY, write_text
+from sdlgm._files import TEMPORARY, remove_left, write_text
 from sdlgm.errors import CheckpointError, ModelFileError
 from sdlgm.train.monitor import record_of
 from sdlgm.train.progress import Progress
@@ -39,8 +39,7 @@ class Checkpoint:
         folder = self.path.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for left in folder.glob(f"{TEMPORARY}*"):
-                left.unlink(missing_ok=True)
+            remove_left(folder)
             write_text(folder / f"{TEMPORARY}trial", "").unlink()
         except OSError as error:
             raise CheckpointError(
@@ -87,9 +86,9 @@ class Checkpoint:
         try:
             best, last = (_tensorfile.under(name, tensors) for name in ("best", "module"))
             for state in (best, last) if best else (last,):  # the best ones too, to see that they fit
-                trainer.module.load_state_dict(_finite(state))
-            trainer.estimator.load_state_dict(_finite(_tensorfile.under("estimator", tensors)))
-            self._restore_optimizer(trainer, _finite(_tensorfile.under("optimizer", tensors)))
+                trainer.module.load_state_dict(_tensorfile.finite(state))
+            trainer.estimator.load_state_dict(_tensorfile.finite(_tensorfile.under("estimator", tensors)))
+            self._restore_optimizer(trainer, _tensorfile.finite(_tensorfile.under("optimizer", tensors)))
             trainer.generator.set_state(tensors["generator"])
             trainer.iteration = _whole(document["iteration"])
             progress.history = [record_of(values) for values in document["history"]]
@@ -105,7 +104,7 @@ class Checkpoint:
         for name, tensor in tensors.items():
             index, _, key = name.partition(".")
             state.setdefault(int(index), {})[key] = tensor
-        parameters = [parameter for group in trainer.optimizer.param_groups for parameter in group["params"]]
+        parameters = list(trainer.trained())
         for index, of_parameter in state.items():
             if not 0 <= index < len(parameters):
                 raise ValueError(f"optimizer.{index} is of no parameter")
@@ -115,13 +114,6 @@ class Checkpoint:
                     raise ValueError(f"optimizer.{index}.{name} has the shape {tuple(tensor.shape)}")
         groups = trainer.optimizer.state_dict()["param_groups"]
         trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
-
-
-def _finite(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    for name, tensor in tensors.items():
-        if not bool(torch.isfinite(tensor).all()):
-            raise ValueError(f"the tensor {name} has entries that are not finite")
-    return tensors
 
 
 def _whole(value: Any) -> int:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sdlgm.model import Objective
-from sdlgm.model.supervised import SupervisedModule
+from sdlgm.model.supervised import Step, SupervisedModule
 from sdlgm.train import schedules
 from sdlgm.train.batches import to_tensor
 from sdlgm.train.monitor import Record
@@ -35,16 +35,8 @@ class SupervisedTrainer(Trainer):
     def _objective(self, rows: Tensor, kl_weight: float) -> Objective:
         module = cast(SupervisedModule, self.module)
         x, y, known = unpacked(rows, module.config.n_targets)
-        return module.objective(
-            x,
-            y,
-            known,
-            self._expectation,
-            kl=self.config.kl,
-            kl_weight=kl_weight,
-            n_samples=self.config.n_samples,
-            generator=self.generator,
-        )
+        step = Step(self._expectation, self.config.kl, kl_weight, self.config.n_samples, self.generator)
+        return module.objective(x, y, known, step)
 
 
 class SupervisedMonitor:

@@ -74,7 +74,7 @@ class Trainer:
             if not math.isfinite(self.processes.sum([loss.item()])[0]):
                 raise TrainingDivergedError(f"{_first_bad_term(objective)} is not finite at iteration {self.iteration}")
             loss.backward()
-        self.processes.average_gradients(self._trained())
+        self.processes.average_gradients(self.trained())
         self._scale_encoder_gradient()
         self.optimizer.step()
         self.iteration += 1
@@ -85,7 +85,8 @@ class Trainer:
             x = self.processes.own(binarize(rows, self.config.binarize, self.generator))
         return self.module.objective(x, self._expectation, self.config.kl, kl_weight)
 
-    def _trained(self) -> Iterator[nn.Parameter]:
+    def trained(self) -> Iterator[nn.Parameter]:
+        """The parameters in the order of the optimiser."""
         for group in self.optimizer.param_groups:
             yield from group["params"]
 
