@@ -26,11 +26,17 @@ def table(rows: list[Row]) -> list[str]:
                 f"**{error}**" if np.mean(row["mse_expected"]) == best else error,
                 mean_and_deviation(row["mse_rounded"], 4),
                 mean_and_deviation([100 * share for share in row["whole_vector"]]),
-                f"{np.mean(row['seconds']):.0f}",
+                _mean_seconds(row["seconds"]),
                 str(len(row["seeds"])),
             )
         )
     return lines
+
+
+def _mean_seconds(seconds: list[float | None]) -> str:
+    """Over the fits that were not interrupted."""
+    timed = [value for value in seconds if value is not None]
+    return f"{np.mean(timed):.0f}" if timed else ""
 
 
 def summary(result: dict[str, Any]) -> list[str]:

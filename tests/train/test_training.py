@@ -205,7 +205,8 @@ def test__fit__diverging__stops_with_last_good_model_and_checkpoint(
     with pytest.raises(TrainingDivergedError, match=f"not (finite|a number).* iteration {iteration}") as caught:
         model.fit(digits)
     assert str(tmp_path / "checkpoint.safetensors") in str(caught.value)
-    assert model.n_iter_ == iteration - 1
+    last_point_of_the_curve = (iteration - 1) // 5 * 5
+    assert model.n_iter_ == last_point_of_the_curve
     assert np.isfinite(model.score(digits))
     assert model.transform(digits[:1]).shape == (1, 16)
     model.save(tmp_path / "model")

@@ -137,7 +137,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
     early_stopping : bool, default=False
         Set aside ``validation_fraction`` of the rows, stop when their discrete bound has not improved for
-        ``n_iter_no_change`` monitorings (there are fifty in ``max_iter``), and keep the best parameters.
+        ``n_iter_no_change`` monitorings (there are fifty in ``max_iter``, at least five iterations apart), and keep
+        the best parameters.
     validation_fraction : float, default=0.1
     n_iter_no_change : int, default=10
     checkpoint_dir : path or None, default=None

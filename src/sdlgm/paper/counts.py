@@ -122,7 +122,7 @@ PROTOCOL = {
     "final fit": "on all training pictures, with the chosen setting, once for each seed; pictures are the same for all",
     "error": "mean squared error a class, of the expected counts and of the counts rounded to whole numbers; whole "
     "vector: share of pictures with all ten counts right",
-    "time": "seconds of a fit on one thread, other runs beside it",
+    "time": "processor seconds of a fit on one thread, other runs beside it",
     "networks": "the regressions have the encoder and the training of the SDLGM row of the same name; 'patches, least "
     "squares' is the SDLGM without its likelihood",
 }
@@ -174,13 +174,15 @@ def measure(run: Run, folder: Path) -> dict[str, Any]:
     """One fit with the chosen setting; a network goes on from its checkpoint, if it was interrupted."""
     system, pictures = SYSTEMS[run["system"]], DATA[run["data"]]
     train, test = pictures.make("train"), pictures.make("test")
-    start = time.perf_counter()
     model = system.make(system.grid[run["setting"]], pictures, pictures.iterations, run["seed"])
     counter = getattr(model, "counter", model)
     if isinstance(counter, SDLGMCounter):
         counter.set_params(checkpoint_dir=folder / "checkpoint", checkpoint_every=100, resume=True)
+    whole = not (folder / "checkpoint").exists()
+    start = time.process_time()
     model.fit(train.X, train.counts)
-    seconds = time.perf_counter() - start
+    # Of a run that was interrupted and resumed only the last part would be timed.
+    seconds = time.process_time() - start if whole else None
     mean = model.predict_mean(test.X)
     return {**_errors(mean, test.counts), "seconds": seconds, "shown": mean[:SHOWN].tolist()}
 

@@ -31,5 +31,5 @@ class TrainConfig:
 
     @property
     def monitor_every(self) -> int:
-        """Fifty points on the curve of a whole run."""
-        return max(1, self.max_iter // 50)
+        """Fifty points on the curve of a whole run, fewer of a short one, which should not spend its time on them."""
+        return max(5, self.max_iter // 50)
