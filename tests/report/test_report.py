@@ -1,11 +1,13 @@
 import base64
 import re
+from pathlib import Path
 
 import matplotlib.image
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import sdlgm
 from sdlgm import SDLGM
 from sdlgm.data import Dataset
 from sdlgm.report import figures, write_report
@@ -85,3 +87,10 @@ def test__figures__codes_that_are_all_empty__still_draw(fitted, pictures):
     figures.reading_a_code(fitted, pictures, empty)
     figures.feature_atlas(fitted, pictures, empty)
     figures.usage(empty, empty)
+
+
+def test__training_curves__features_in_use__are_drawn_unless_the_file_is_older(fitted):
+    drawn = figures.training_curves(fitted, 5).axes[3].lines[0].get_ydata()
+    assert list(drawn) == [record.features_used for record in fitted.history_]
+    early = sdlgm.load(Path(__file__).parents[1] / "golden" / "bernoulli-1.sdlgm")
+    assert len(figures.training_curves(early, 3).axes) == 3

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from torch.multiprocessing.spawn import start_processes
 
 from sdlgm import SDLGM, ProcessLostError
 from sdlgm.model.shards import WHOLE, Shard, current, working_on
-from sdlgm.train import FabricProcesses
+from sdlgm.train import FabricProcesses, Monitor
+from sdlgm.train.processes import ALONE, Processes
 
 SETTINGS = {
     "n_components": 16,
@@ -206,3 +208,38 @@ def test__settings__that_cannot_be_shared__are_refused(digits):
     with pytest.raises(ValueError, match="callback"):
         SDLGM(**SETTINGS, devices=2).fit(digits, callback=lambda *_: None)
     assert issubclass(ProcessLostError, RuntimeError)
+
+
+class Half(Processes):
+    """One of two processes; the other has counted ``others``."""
+
+    def __init__(self, rank: int, others: np.ndarray):
+        self.shard = Shard(rank, 2)
+        self.others = others
+
+    def sum(self, values: list[float]) -> list[float]:
+        return [*values[:5], *(values[5:] + self.others)]
+
+
+@pytest.mark.parametrize("posterior", ["chain", "shared", "ordered", "subset"])
+def test__monitor__features_in_use__are_those_of_the_codes_of_all_processes(digits, posterior):
+    model = SDLGM(**SETTINGS, posterior=posterior, binarize="threshold").fit(digits)
+    module, watched = model.module_, (digits[:7] > 0.5).astype(np.float32)
+    config = model._train_config("bernoulli")
+    monitor = Monitor(watched, seed=3)
+
+    def codes(rank: int, n_processes: int) -> np.ndarray:
+        x = torch.from_numpy(watched[rank::n_processes])
+        with torch.no_grad():
+            return module.eval().inference(x).sample(1, torch.Generator().manual_seed(3 + rank))[0].numpy() > 0
+
+    def seen_by(processes: Processes) -> int | None:
+        device = torch.device("cpu")
+        return monitor(
+            SimpleNamespace(module=module, config=config, iteration=1, device=device, processes=processes)
+        ).features_used
+
+    assert seen_by(ALONE) == codes(0, 1).any(axis=0).sum()
+    first, second = codes(0, 2), codes(1, 2)
+    assert seen_by(Half(0, second.sum(axis=0))) == (first.any(axis=0) | second.any(axis=0)).sum()
+    assert seen_by(Half(1, np.zeros(16))) == second.any(axis=0).sum()

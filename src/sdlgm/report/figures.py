@@ -162,11 +162,12 @@ def usage(codes: sp.csr_matrix, drawn: sp.csr_matrix) -> Figure:
 
 
 def training_curves(model: Any, budget: int) -> Figure:
-    """Both bounds, the rate and the sparsity in the course of training."""
+    """Both bounds, the rate, the sparsity and the features in use in the course of training."""
     history = model.history_
     iterations = [record.iteration for record in history]
+    counted = [record for record in history if record.features_used is not None]  # not in old files
     figure = Figure(figsize=(9, 2.8), layout="constrained")
-    bounds, rate, active = figure.subplots(1, 3)
+    bounds, rate, active, *further = figure.subplots(1, 4 if counted else 3)
     bounds.plot(iterations, [-record.discrete for record in history], color=BLUE, label="discrete: a bound")
     bounds.plot(iterations, [-record.relaxed for record in history], color=GREY, ls="--", label="relaxed: not a bound")
     bounds.set(ylabel="negative ELBO (nats)", xlabel="iteration")
@@ -176,6 +177,9 @@ def training_curves(model: Any, budget: int) -> Figure:
     active.plot(iterations, [record.n_active for record in history], color=BLUE)
     active.axhline(budget, color=GREY, ls="--", lw=1)
     active.set(ylabel="expected active slots", xlabel="iteration", ylim=(0, budget * 1.05))
+    for used in further:
+        used.plot([record.iteration for record in counted], [record.features_used for record in counted], color=BLUE)
+        used.set(ylabel="features in use", xlabel="iteration", ylim=(0, None))
     return figure
 
 

@@ -91,9 +91,9 @@ def _sections(model: Any, data: Dataset, budget: int, random_state: int) -> list
         _section(
             "Training",
             "Left: both criteria on the rows that were watched (held out with early stopping, else training rows; the "
-            "relaxed one on a hundred of them). Only the discrete one is true of the codes. Middle: nats that a code "
-            "costs; near zero, the code has collapsed. Right: expected number of active slots; the dashed line is the "
-            "budget.",
+            "relaxed one on a hundred of them). Only the discrete one is true of the codes. Then nats that a code "
+            "costs (near zero, the code has collapsed), the expected number of active slots (the dashed line is the "
+            "budget), and how many features any of the rows uses.",
             figures.training_curves(model, budget),
         ),
     ]

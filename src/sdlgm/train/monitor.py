@@ -4,8 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from sdlgm.model import discrete_expectation, relaxed_expectation
+from sdlgm.model.module import Expectation, LogLikelihood
+from sdlgm.model.posteriors import Posterior
 from sdlgm.train import schedules
 from sdlgm.train.batches import Prepare, Rows, binarize, dense_float32, to_tensor
 from sdlgm.train.trainer import Trainer
@@ -31,12 +34,17 @@ class Record:
     learning_rate: float
     gate_temperature: float
     feature_temperature: float
+    features_used: int | None = None
+    """How many features the codes of the watched rows have between them; None with targets and in early files."""
 
 
 def record_of(values: Any) -> Record:
     """A point of the curves from a file."""
-    numbers: dict[str, Any] = {name: float(value) for name, value in values.items()}
-    return Record(**{**numbers, "iteration": int(values["iteration"])})
+    numbers: dict[str, Any] = {name: float(value) for name, value in values.items() if name != "features_used"}
+    used = values.get("features_used")
+    return Record(
+        **{**numbers, "iteration": int(values["iteration"])}, features_used=None if used is None else int(used)
+    )
 
 
 class Monitor:
@@ -56,22 +64,24 @@ class Monitor:
         shard = trainer.processes.shard
         generator = torch.Generator(trainer.device).manual_seed(self.seed + shard.rank)
         own = self.rows[shard.rank :: shard.size] if shard.size > 1 else self.rows
+        usage = torch.zeros(module.config.n_features, device=trainer.device)
+        hard = _counting(usage, discrete_expectation(1, generator))
         discrete = kl = n_active = relaxed = n_relaxed = 0.0
         for start in range(0, own.shape[0], BATCH):
             rows = self.prepare(own[start : start + BATCH])
             x = binarize(to_tensor(rows, trainer.device), config.binarize, generator)
             posterior = module.inference(x)
-            elbo = module.elbo_given(posterior, x, discrete_expectation(1, generator), config.kl)
+            elbo = module.elbo_given(posterior, x, hard, config.kl)
             discrete += float(elbo.value.sum())
             kl += float(elbo.kl.sum())
             n_active += float(posterior.gate_prob.sum()) * module.config.n_slots
             if start == 0:
                 few = x[:RELAXED_ROWS]
-                expectation = relaxed_expectation(1, module.temperatures, generator)
-                relaxed, n_relaxed = float(module.elbo(few, expectation, config.kl).value.sum()), float(len(few))
+                soft = relaxed_expectation(1, module.temperatures, generator)
+                relaxed, n_relaxed = float(module.elbo(few, soft, config.kl).value.sum()), float(len(few))
         module.train(training)
-        sums = trainer.processes.sum([discrete, kl, n_active, relaxed, n_relaxed])
-        discrete, kl, n_active, relaxed, n_relaxed = sums
+        sums = trainer.processes.sum([discrete, kl, n_active, relaxed, n_relaxed, *usage.tolist()])
+        discrete, kl, n_active, relaxed, n_relaxed, *n_codes = sums
         n_rows: int = self.rows.shape[0]
         temperatures = module.temperatures
         return Record(
@@ -84,4 +94,18 @@ class Monitor:
             learning_rate=schedules.learning_rate(config, iteration),
             gate_temperature=float(temperatures.gate),
             feature_temperature=float(temperatures.feature),
+            features_used=sum(n > 0 for n in n_codes),
         )
+
+
+def _counting(usage: Tensor, expectation: Expectation) -> Expectation:
+    """The expectation, which on its way adds to ``usage`` how many codes have each feature."""
+
+    def counted(posterior: Posterior, log_likelihood: LogLikelihood) -> Tensor:
+        def noted(counts: Tensor) -> Tensor:
+            usage.add_((counts > 0).sum((0, 1)))
+            return log_likelihood(counts)
+
+        return expectation(posterior, noted)
+
+    return counted
