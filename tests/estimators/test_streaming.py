@@ -206,6 +206,7 @@ model = SDLGM(max_iter=1300, **small).fit(sys.argv[1])
 model.transform(sys.argv[1])
 model.partial_fit(sys.argv[1])
 model.evaluate(sys.argv[1])
+SDLGM(max_iter=20, early_stopping=True, validation_fraction=0.9, **small).fit(sys.argv[1])
 print(json.dumps({"more": peak() - before}))
 """
 

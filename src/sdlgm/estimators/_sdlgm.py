@@ -377,7 +377,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             watched, chosen = self._held_out(rows, rng)
         else:
             places = np.sort(rng.choice(len(rows), min(_WATCHED_ROWS, len(rows)), replace=False))
-            watched = np.concatenate([rows[place : place + 1] for place in places.tolist()])
+            # Copies: a row that is a view would keep all rows of its part.
+            watched = np.concatenate([rows[place : place + 1].copy() for place in places.tolist()])
         fitting = self._start(survey.columns, likelihood, seed)
         batches = train.StreamedBatches(rows, chosen, self.batch_size, seed, survey.fingerprint, fitting.scaling.apply)
         try:
@@ -405,7 +406,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
                 "early_stopping=True holds whole row groups out, and there is only one; write the rows in several"
             )
         size = -(-_MOST_HELD_OUT // len(held_out))
-        return np.concatenate([rows.read(rows.parts[number])[:size] for number in held_out]), order[len(held_out) :]
+        watched = np.concatenate([rows.read(rows.parts[number])[:size].copy() for number in held_out])
+        return watched, order[len(held_out) :]
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y=None) -> Self:
