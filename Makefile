@@ -14,7 +14,7 @@ help:
 	@echo "make test-slow  the long tests: training on MNIST, a wheel in a clean environment"
 	@echo "make lint       ruff and pyright"
 	@echo "make install    the development environment in .venv"
-	@echo "make bench      speed and growth beside the peers, into docs/results/speed.json (ten minutes)"
+	@echo "make bench      speed and growth beside the peers, into docs/results (half an hour)"
 	@echo "make docs       the generated pages from docs/results, and a check of all links"
 	@echo "make wheel      dist/*.whl"
 	@echo "make fuzz       changed files for every reader, FUZZ_SECONDS=20 each"
@@ -54,7 +54,9 @@ format: .venv/.developer
 	$(BIN)/ruff format .
 
 bench: .venv/.developer
+	$(PIP_INSTALL) -e '.[ray]'
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python docs/build.py
 
 docs: .venv/.developer

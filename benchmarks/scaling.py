@@ -23,6 +23,8 @@ from sdlgm.paper.provenance import publish
 
 N_ROWS, N_COLUMNS, GROUP = 40_000, 784, 4_000
 SETTINGS: dict[str, Any] = {"batch_size": 100, "random_state": 0}
+BATCHES = (100, 1000)
+"""With which two processes are compared to one."""
 PROCESSES = """
 import sys, time
 import numpy as np, torch
@@ -80,7 +82,7 @@ def processes(path: Path, rounds: int, n_iter: int) -> dict[str, float]:
         script.write(PROCESSES)
         script.flush()
         for _ in range(rounds):
-            for batch in (100, 1000):
+            for batch in BATCHES:
                 for devices in (1, 2):
                     seconds = []
                     for n in (n_iter // 4, n_iter):
@@ -136,7 +138,13 @@ def main() -> None:
         "model": "the default one; one thread in each process",
         "best of": f"{arguments.rounds} rounds in which the contestants take turns",
     }
-    publish(arguments.out, {**result, "protocol": protocol})
+    facts = {
+        "n_columns": N_COLUMNS,
+        "batch_size": SETTINGS["batch_size"],
+        "batches": BATCHES,
+        "default_iterations": SDLGM().max_iter,
+    }
+    publish(arguments.out, {**result, **facts, "protocol": protocol})
     sys.stdout.write(json.dumps(result, indent=1) + "\n")
 
 

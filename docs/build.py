@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import counts
+import scaling
 import speed
 import table1
 import table2
@@ -51,11 +52,12 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--model", type=Path)
     arguments = parser.parse_args()
-    names = ("table1", "table2", "counts", "long", "gradients", "speed", "figures/figures")
-    table, labels, counted, long, bias, measured, drawn = (
+    names = ("table1", "table2", "counts", "long", "gradients", "speed", "scaling", "figures/figures")
+    table, labels, counted, long, bias, measured, scaled, drawn = (
         json.loads((DOCS / "results" / f"{name}.json").read_text(encoding="utf-8")) for name in names
     )
-    readme, performance, honesty = ROOT / "README.md", DOCS / "performance.md", DOCS / "honesty.md"
+    readme = ROOT / "README.md"
+    performance, honesty, larger = (DOCS / f"{name}.md" for name in ("performance", "honesty", "scaling"))
     pages = {
         DOCS / "results" / "table1.md": table1.page(table, long),
         DOCS / "results" / "table2.md": table2.page(labels),
@@ -72,6 +74,7 @@ def main() -> int:
             },
         ),
         performance: filled(performance.read_text(encoding="utf-8"), speed.sections(measured)),
+        larger: filled(larger.read_text(encoding="utf-8"), scaling.sections(scaled)),
         honesty: filled(
             honesty.read_text(encoding="utf-8"), {"paper's criterion": table1.paper_criterion(table["rows"])}
         ),

@@ -1,0 +1,58 @@
+"""Tables of docs/scaling.md from docs/results/scaling.json."""
+
+from typing import Any
+
+from markdown_table import heading, line
+
+Result = dict[str, Any]
+N_MANY = 100_000_000
+SOURCES = {"memory": "an array in memory", "npy": "a folder of `.npy` files", "parquet": "a folder of parquet files"}
+ENGINES = {"local": "`--engine local`, one process", "ray, 2 workers": "`--engine ray --workers 2`, one machine"}
+
+
+def sections(result: Result) -> dict[str, list[str]]:
+    return {"measured": [*_training(result), "", *_processes(result), "", *_encoding(result), "", *_many(result)]}
+
+
+def _training(result: Result) -> list[str]:
+    rates = result["training"]
+    lines = heading("training by one process, rows from", "rows a second", "of memory")
+    return lines + [
+        line(text, f"{rates[name]:,.0f}", f"{100 * rates[name] / rates['memory']:.0f} %")
+        for name, text in SOURCES.items()
+    ]
+
+
+def _processes(result: Result) -> list[str]:
+    lines = heading("training on one machine", *(f"{n} process{'es' if n > 1 else ''}" for n in (1, 2)), "gain")
+    for batch in result["batches"]:
+        one, two = (result["processes"][f"{n} processes, batches of {batch}"] for n in (1, 2))
+        lines.append(line(f"rows a second, batches of {batch}", f"{one:,.0f}", f"{two:,.0f}", f"{two / one:.2f}"))
+    return lines
+
+
+def _encoding(result: Result) -> list[str]:
+    lines = heading("encoding files into files", "rows a second")
+    return lines + [line(text, f"{result['encoding'][name]:,.0f}") for name, text in ENGINES.items()]
+
+
+def _many(result: Result) -> list[str]:
+    """What the figures above mean for a hundred million rows."""
+    encoding, training = result["encoding"], result["training"]
+    size = 4 * result["n_columns"] * N_MANY / 1e9
+    one, two = (N_MANY / encoding[name] / 3600 for name in ENGINES)
+    epoch = N_MANY / training["npy"] / 3600
+    default = result["default_iterations"] * result["batch_size"]
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    return [
+        f"**A hundred million rows** of {result['n_columns']} numbers in single precision are {size:,.0f} GB. To "
+        f"encode them takes {N_MANY:,} / {encoding['local']:,.0f} a second = {one:.1f} hours of one process, {two:.1f} "
+        f"hours of the two workers, and {two / 10:.1f} hours of ten machines if each does as much; each then reads "
+        f"{1000 * size / (two * 3600):,.0f} MB a second. To train, they need not all be seen: the default "
+        f"{result['default_iterations']:,} iterations use {default:,} rows, drawn from all parts, and take "
+        f"{default / training['npy'] / 60:.0f} minutes, while once through all of them would take {epoch:.0f} hours. "
+        "The first look at the data, which finds their ranges and checks them, is one reading of all files.",
+        "",
+        f"{'; '.join(f'{name}: {text}' for name, text in result['protocol'].items())}. {result['cores']} cores; "
+        f"{versions}; `{result['command']}`.",
+    ]
