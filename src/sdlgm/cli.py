@@ -34,7 +34,7 @@ count_app = typer.Typer(no_args_is_help=True, help="Counting repeated classes: f
 app.add_typer(count_app, name="count")
 reproduce_app = typer.Typer(no_args_is_help=True, help="The published results, measured anew.")
 app.add_typer(reproduce_app, name="reproduce")
-out, err = Console(), Console(stderr=True)
+out, err = Console(markup=False), Console(stderr=True)
 
 DATA_HELP = (
     "A .npy, .npz, .csv, .parquet, .arff or IDX file, a folder of .parquet or .npy files, or a name such as "
@@ -323,6 +323,8 @@ def _encode_parts(
     rows = open_rows(data, label_column=label_column)
     if rows is None:
         raise DataError(f"{data}: is no .parquet or .npy file and no folder of them; write its codes to a .npz file")
+    if Path(data).absolute() in folder.absolute().parents:
+        raise DataError(f"{folder}: is in the folder of the data, where codes would be taken for data; name another")
     estimator = _loaded(model)
     coded = CodedParts(folder, rows, estimator.module_.config.n_features, {"model": checksum(model), **options})
     with _rows_bar(len(rows)) as advance:

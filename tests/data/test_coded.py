@@ -143,3 +143,30 @@ def test__read_codes__missing_parts__says_how_to_get_them(rows, tmp_path):
         read_codes(tmp_path / "codes")
     with pytest.raises(DataError, match="holds no codes"):
         read_codes(tmp_path / "rows")
+
+
+def test__encode__killed_while_the_manifest_is_written__can_be_started_again(rows, tmp_path):
+    folder = tmp_path / "codes"
+    folder.mkdir()
+    (folder / ".sdlgm-abc.json").write_text("{")
+    CodedParts(folder, rows, N_COLUMNS, {}).encode(code)
+    assert read_codes(folder).shape[0] == len(rows)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"features": pa.array([[0]], pa.list_(pa.int64())), "counts": pa.array([[1]], pa.list_(pa.int32()))},
+        {"features": pa.array([[0]], pa.list_(pa.int32())), "counts": pa.array([[1.5]])},
+        {"features": pa.array([[0]], pa.list_(pa.int32())), "counts": pa.array([[0]], pa.list_(pa.int32()))},
+        {"features": pa.array([[0]], pa.list_(pa.int32())), "counts": pa.array([[-1]], pa.list_(pa.int32()))},
+        {name: pa.array([[0] * 1000], pa.list_(pa.int32())) for name in ("features", "counts")},
+    ],
+)
+def test__read_codes__part_that_no_encoder_writes__is_refused(rows, tmp_path, columns):
+    folder = tmp_path / "codes"
+    coded = CodedParts(folder, rows, N_COLUMNS, {})
+    coded.encode(code)
+    pq.write_table(pa.table(columns), coded.path(0))
+    with pytest.raises(DataError, match="part-000000"):
+        read_codes(folder)

@@ -120,3 +120,82 @@ def test__spooled__bad_batches__are_refused():
     for batches in ([], [X[0]], [np.array([["a"]])], [X, X[:, :2]]):
         with pytest.raises(DataError):
             SpooledRows(iter(batches))
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+@pytest.mark.parametrize("ending", [".npy", ".parquet"])
+def test__read__files_of_different_precision__lose_nothing(tmp_path, ending, first):
+    """Whichever file comes first, the numbers of both are as they were."""
+    fine, coarse = 1.7e9 + np.arange(8.0).reshape(4, 2), np.arange(8, dtype=np.int16).reshape(4, 2)
+    in_files = {"a": fine, "b": coarse} if first == "a" else {"a": coarse, "b": fine}
+    for name, rows in in_files.items():
+        write(tmp_path / f"{name}{ending}", rows, names=("x", "y"))
+    opened = open_rows(tmp_path)
+    assert opened is not None
+    for part in opened.parts:
+        assert opened.read(part).dtype == np.float64
+    np.testing.assert_array_equal(opened[0:8], np.concatenate(list(in_files.values())))
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">f4", "<f2", np.longdouble, bool, np.int64, np.uint8])
+def test__read__npy_of_any_numbers__is_what_torch_knows(tmp_path, dtype):
+    rows = (np.arange(12).reshape(6, 2) % 2).astype(dtype)
+    np.save(tmp_path / "rows.npy", rows)
+    opened = open_rows(tmp_path / "rows.npy")
+    assert opened is not None
+    assert opened[0:6].dtype in (np.dtype("=f4"), np.dtype("=f8"))
+    np.testing.assert_array_equal(opened[0:6], rows.astype(float))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((10**15, 0), "<f8"), ((10**14, 3), "<U0"), ((), "<f8"), ((8,), "<f8"), ((2, 1, 2, 2), "<f8")]
+)
+def test__open_rows__header_of_no_table__is_refused_at_once(tmp_path, shape, dtype):
+    """A few bytes can promise more parts of nothing than there is memory to note them in."""
+    with (tmp_path / "rows.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
+        file.write(bytes(64))
+    with pytest.raises(DataError, match="expected numbers"):
+        open_rows(tmp_path)
+
+
+@pytest.mark.parametrize("column", [pa.array(["x" * 10] * 3), pa.array([[1], [2], [3]]), pa.array([b"x"] * 3)])
+def test__open_rows__parquet_with_other_than_numbers__is_refused_before_it_is_read(tmp_path, column, monkeypatch):
+    pq.write_table(pa.table({"x": [1.0, 2.0, 3.0], "other": column}), tmp_path / "rows.parquet")
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *_args, **_kwargs: pytest.fail("it was read"))
+    with pytest.raises(DataError, match="'other' holds"):
+        open_rows(tmp_path)
+
+
+@pytest.mark.parametrize(("ending", "place"), [(".npy", "row 9, column 1"), (".parquet", "row 1 of row group 2")])
+def test__read__value_that_is_not_finite__is_named_by_its_place(tmp_path, ending, place):
+    rows = np.zeros((11, 2))
+    rows[9, 1] = np.nan
+    write(tmp_path / f"rows{ending}", rows, names=("x", "y"))
+    opened = open_rows(tmp_path)
+    assert opened is not None
+    with pytest.raises(DataError, match=place):
+        opened[0:11]
+
+
+def test__read__file_that_has_vanished__is_a_named_error(tmp_path):
+    write(tmp_path / "rows.npy", np.zeros((3, 2)))
+    opened = open_rows(tmp_path)
+    assert opened is not None
+    (tmp_path / "rows.npy").unlink()
+    with pytest.raises(DataError, match=r"rows\.npy"):
+        opened[0:3]
+
+
+def test__spooled__tables__are_put_into_the_order_of_the_first():
+    import pandas as pd
+
+    first, second = pd.DataFrame({"a": [1.0], "b": [2.0]}), pd.DataFrame({"b": [4.0], "a": [3.0]})
+    for tables in ([first, second], [pa.Table.from_pandas(table) for table in (first, second)]):
+        spooled = SpooledRows(iter(tables))
+        assert spooled.feature_names == ("a", "b")
+        np.testing.assert_array_equal(spooled[0:2], [[1, 2], [3, 4]])
+    with pytest.raises(DataError, match="batch 1 has other columns"):
+        SpooledRows(iter([first, second.rename(columns={"a": "c"})]))
+    with pytest.raises(DataError, match="batch 1 has other columns"):
+        SpooledRows(iter([first, np.zeros((2, 2))]))

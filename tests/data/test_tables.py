@@ -1,7 +1,10 @@
 import gzip
 import struct
+import tracemalloc
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
@@ -208,3 +211,24 @@ def test__codes__inconsistent_indices__are_refused(tmp_path):
     )
     with pytest.raises(DataError, match="damaged"):
         read_codes(tmp_path / "bad.npz")
+
+
+def test__parquet__label_of_long_texts__is_in_memory_once(tmp_path):
+    """A dictionary lets a small file repeat a long text as often as it likes."""
+    text = "x" * 100_000
+    table = pa.table({"a": np.arange(3000.0), "label": pa.array([text] * 2999 + [None]).dictionary_encode()})
+    pq.write_table(table, tmp_path / "t.parquet")
+    tracemalloc.start()
+    data = read_table(tmp_path / "t.parquet", label_column="label")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert data.labels is not None
+    assert list(data.labels[-2:]) == [text, "(none)"]
+    assert peak < 20e6
+
+
+def test__parquet__nested_columns__are_refused_before_they_are_read(tmp_path, monkeypatch):
+    pq.write_table(pa.table({"a": [1.0, 2.0], "b": [[1], [2, 3]]}), tmp_path / "t.parquet")
+    monkeypatch.setattr(pq, "read_table", lambda *_args, **_kwargs: pytest.fail("it was read"))
+    with pytest.raises(DataError, match="'b' holds list"):
+        read_table(tmp_path / "t.parquet")

@@ -468,3 +468,26 @@ def test__load__trees_that_lead_nowhere__are_refused(data, tmp_path):
     _tensorfile.write(path, "sdlgm-model", document, {n: t for n, t in tensors.items() if not n.startswith("forest.")})
     with pytest.raises(ModelFileError, match="trees"):
         load(path)
+
+
+def test__resume__threshold_by_folds__folds_have_checkpoints_too(data, tmp_path, monkeypatch):
+    from sdlgm.train import Trainer
+
+    settings = {**SMALL, "threshold": "cv", "random_state": 0, "checkpoint_dir": tmp_path, "checkpoint_every": 10}
+    steps: list[int] = []
+    step = Trainer.step
+
+    def counted(self, rows):
+        steps.append(self.iteration)
+        return step(self, rows)
+
+    monkeypatch.setattr(Trainer, "step", counted)
+    whole = SDLGMClassifier(**settings).fit(*data)
+    assert len(steps) == 6 * whole.n_iter_
+    steps.clear()
+    with pytest.raises(ModelFileError, match="earlier run"):
+        SDLGMClassifier(**settings).fit(*data)
+    resumed = SDLGMClassifier(**settings, resume=True).fit(*data)
+    assert not steps
+    assert resumed.threshold_ == whole.threshold_
+    np.testing.assert_array_equal(resumed.predict_proba(data[0]), whole.predict_proba(data[0]))

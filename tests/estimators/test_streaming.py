@@ -12,6 +12,7 @@ import pytest
 
 from sdlgm import SDLGM
 from sdlgm.data import RowFiles, open_rows
+from sdlgm.errors import ModelFileError
 from sdlgm.estimators._inputs import Columns, Survey, in_parts
 from sdlgm.train import StreamedBatches, batches
 
@@ -94,7 +95,7 @@ def test__survey__parts__are_what_the_columns_are_like_in_memory(tmp_path, measu
     measured = measurements.copy()
     measured[150, 2] = np.nan
     np.save(tmp_path / "b.npy", measured[100:])
-    with pytest.raises(ValueError, match="row 150, column 2"):
+    with pytest.raises(ValueError, match=r"b\.npy.* row 50, column 2"):
         Survey.of(opened(tmp_path))
 
 
@@ -149,7 +150,7 @@ def test__early_stopping__files__holds_whole_row_groups_out(folder, small, tmp_p
     model = SDLGM(**small, early_stopping=True, random_state=0).fit(folder)
     assert model.history_
     np.save(tmp_path / "one.npy", digits)
-    with pytest.raises(ValueError, match="only one"):
+    with pytest.raises(ValueError, match="whole row groups"):
         SDLGM(**small, early_stopping=True, random_state=0).fit(tmp_path / "one.npy")
 
 
@@ -230,3 +231,51 @@ def test__memory__rows_in_files__does_not_grow_with_them(tmp_path, kind):
     done = subprocess.run([sys.executable, "-c", MEMORY, str(tmp_path)], capture_output=True, text=True, check=True)
     more = json.loads(done.stdout.splitlines()[-1])["more"]
     assert more < 0.8 * size, f"{more / 1e6:.0f} MB for {size / 1e6:.0f} MB of rows"
+
+
+def interrupted(source, folder, **options) -> None:
+    """Leave the checkpoint of a run that ended half way."""
+
+    class StopError(Exception):
+        pass
+
+    def stop(_module, iteration: int) -> None:
+        if iteration == 20:
+            raise StopError
+
+    with pytest.raises(StopError):
+        SDLGM(**options, checkpoint_dir=folder, checkpoint_every=10).fit(source, callback=stop)
+
+
+def test__resume__other_row_groups_or_held_out_rows__are_refused(tmp_path, small, digits):
+    options = {**small, "max_iter": 40, "random_state": 0}
+    source = tmp_path / "rows.parquet"
+
+    def write(group: int) -> None:
+        table = pa.table({f"c{i}": digits[:, i] for i in range(digits.shape[1])})
+        pq.write_table(table, source, row_group_size=group)
+
+    write(50)
+    interrupted(source, tmp_path / "a", **options)
+    write(100)
+    with pytest.raises(ModelFileError, match="was made with data"):
+        SDLGM(**options, checkpoint_dir=tmp_path / "a", resume=True).fit(source)
+    options["early_stopping"] = True
+    interrupted(source, tmp_path / "b", **options, validation_fraction=0.2)
+    with pytest.raises(ModelFileError, match="was made with data"):
+        SDLGM(**options, checkpoint_dir=tmp_path / "b", resume=True, validation_fraction=0.5).fit(source)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "fraction", "expected"),
+    [([10] * 20, 0.1, 20), ([10] * 20, 0.9, 180), ([1, 99], 0.1, 1), ([99, 1], 0.5, 1), ([50, 50], 0.1, 50)],
+)
+def test__early_stopping__row_groups__come_near_to_the_fraction(tmp_path, small, sizes, fraction, expected):
+    for number, size in enumerate(sizes):
+        np.save(tmp_path / f"{number:02d}.npy", np.full((size, 2), float(number)))
+    model = SDLGM(**small, early_stopping=True, validation_fraction=fraction)
+    for seed in range(5):
+        watched, kept = model._held_out(opened(tmp_path), np.random.default_rng(seed))
+        assert len(watched) == expected
+        assert not {int(value) for value in watched[:, 0]} & set(kept)
+        assert len(watched) + sum(sizes[number] for number in kept) == sum(sizes)

@@ -174,6 +174,49 @@ def test__fit__devices__starts_processes_and_resumes_bit_for_bit(script, tmp_pat
     assert (tmp_path / "resumed.sdlgm").read_bytes() == (tmp_path / "whole.sdlgm").read_bytes()
 
 
+FAILING = """
+import sys
+import numpy as np, torch
+torch.set_num_threads(1)
+from sdlgm import SDLGM
+from sdlgm.errors import TrainingDivergedError
+from sdlgm.train import Trainer
+
+step = Trainer.step
+
+def diverging(self, rows):
+    if self.iteration == 12:
+        raise TrainingDivergedError("kl is not finite at iteration 12")
+    return step(self, rows)
+
+def main():
+    X = np.random.default_rng(0).random((200, 6))
+    model = SDLGM(n_components=8, max_active=3, hidden=(8,), max_iter=30, batch_size=50, random_state=0, devices=2)
+    try:
+        model.fit(X)
+    except TrainingDivergedError as error:
+        assert "keeps the parameters of iteration 10" in str(error), error
+    assert model.n_iter_ == 10
+    X[150, 2] = np.nan
+    try:
+        model.fit(X)
+    except ValueError as error:
+        print(type(error).__name__, error)
+
+Trainer.step = diverging
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.slow
+def test__error_in_the_processes__comes_back_as_what_it_was(tmp_path):
+    (tmp_path / "failing.py").write_text(FAILING)
+    done = run(tmp_path / "failing.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ValueError Input X contains NaN")
+
+
 @pytest.mark.slow
 def test__torchrun__is_recognised(script, tmp_path):
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
@@ -205,6 +248,8 @@ def test__settings__that_cannot_be_shared__are_refused(digits):
     ):
         with pytest.raises(ValueError, match=message):
             SDLGM(**{**SETTINGS, **wrong}, devices=2).fit(digits)
+    with pytest.raises(ValueError, match="there are 7 rows"):
+        SDLGM(**SETTINGS, devices=2)._fit(digits[:7])
     with pytest.raises(ValueError, match="callback"):
         SDLGM(**SETTINGS, devices=2).fit(digits, callback=lambda *_: None)
     assert issubclass(ProcessLostError, RuntimeError)

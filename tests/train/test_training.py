@@ -357,3 +357,45 @@ def test__signal__during_training__leaves_a_whole_checkpoint(tmp_path, number):
     document, tensors = _tensorfile.read(path, "sdlgm-checkpoint")
     assert document["iteration"] > 200
     assert "generator" in tensors
+
+
+def test__early_stopping__finished_run_resumed__does_nothing_again(digits, small, tmp_path):
+    settings = {**small, "max_iter": 400, "early_stopping": True, "n_iter_no_change": 1, "kl_warmup": 0.0}
+    settings |= {"learning_rate": 0.05, "checkpoint_dir": tmp_path, "checkpoint_every": 1000, "random_state": 0}
+    whole = SDLGM(**settings).fit(digits)
+    assert whole.n_iter_ < 400
+    done: list[int] = []
+    resumed = SDLGM(**settings, resume=True).fit(digits, callback=lambda _module, iteration: done.append(iteration))
+    assert not done
+    assert resumed.n_iter_ == whole.n_iter_
+    np.testing.assert_array_equal(resumed.transform(digits).toarray(), whole.transform(digits).toarray())
+
+
+def test__fit__bound_that_is_not_finite__is_a_divergence(digits, small, tmp_path):
+    """Parameters can be finite, and what they give not."""
+    settings = {**small, "likelihood": "gaussian", "max_iter": 1, "learning_rate": 1e10, "random_state": 0}
+    model = SDLGM(**settings, checkpoint_dir=tmp_path)
+    with pytest.raises(TrainingDivergedError, match="discrete is not finite on the watched rows"):
+        model.fit(digits)
+    assert not hasattr(model, "module_")
+    assert not (tmp_path / "checkpoint.safetensors").exists()
+
+
+def test__partial_fit__interrupted__leaves_no_trace(digits, small, monkeypatch):
+    settings = {**small, "random_state": 0}
+    never, tried = (SDLGM(**settings).partial_fit(digits) for _ in range(2))
+    step = Trainer.step
+
+    def interrupted(self, rows):
+        if self.iteration == never.n_iter_ + 2:
+            raise KeyboardInterrupt
+        return step(self, rows)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tried.partial_fit(digits)
+    for model in (never, tried):
+        model.partial_fit(digits)
+    for name, tensor in never.module_.state_dict().items():
+        np.testing.assert_array_equal(tried.module_.state_dict()[name].numpy(), tensor.numpy(), err_msg=name)

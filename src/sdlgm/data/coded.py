@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from sdlgm._files import remove_left, write_text, write_whole
 from sdlgm.data.rows import RowFiles
-from sdlgm.data.tables import reading
+from sdlgm.data.tables import MAX_VALUES, reading
 from sdlgm.errors import DataError
 
 FORMAT = "sdlgm-codes"
@@ -48,6 +48,7 @@ class CodedParts:
     def prepare(self) -> list[int]:
         """Make the folder, or go on with it; returns the numbers of the parts that are missing."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        remove_left(self.folder)
         path = self.folder / MANIFEST
         if path.exists():
             found = read_manifest(self.folder)
@@ -61,7 +62,6 @@ class CodedParts:
             raise DataError(f"{self.folder}: is not empty, and holds no codes; write to another folder")
         else:
             write_text(path, json.dumps(self.manifest, indent=1) + "\n")
-        remove_left(self.folder)
         return [number for number in range(len(self.rows.parts)) if not self.path(number).exists()]
 
     def absolute(self) -> "CodedParts":
@@ -72,7 +72,7 @@ class CodedParts:
         return elsewhere
 
     def path(self, number: int) -> Path:
-        return self.folder / f"part-{number:06d}.parquet"
+        return _part_path(self.folder, number)
 
     def write(self, number: int, codes: sp.csr_matrix) -> None:
         """The codes of one part."""
@@ -128,7 +128,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         if manifest["format"] != FORMAT or manifest["version"] != VERSION:
             raise ValueError(f"format {manifest['format']!r}, version {manifest['version']!r}")
         for name in ("n_components", "n_rows", "n_parts"):
-            if type(manifest[name]) is not int or manifest[name] < 0:
+            if type(manifest[name]) is not int or manifest[name] < 1:
                 raise ValueError(f"{name} is {manifest[name]!r}")
         if manifest["n_components"] > LARGEST_N_COMPONENTS:
             raise ValueError(f"{manifest['n_components']} features")
@@ -137,16 +137,20 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
+def _part_path(folder: Path, number: int) -> Path:
+    return folder / f"part-{number:06d}.parquet"
+
+
 def read_coded(folder: str | os.PathLike[str]) -> sp.csr_matrix:
     """All codes of a folder, in the order of the data."""
     folder = Path(folder)
     manifest = read_manifest(folder)
-    files = sorted(folder.glob("part-*.parquet"))
-    if len(files) != manifest["n_parts"]:
+    n_found = sum(1 for _ in folder.glob("part-*.parquet"))
+    if n_found != manifest["n_parts"]:
         raise DataError(
-            f"{folder}: has {len(files)} of {manifest['n_parts']} parts; run 'sdlgm encode' again, which does the rest"
+            f"{folder}: has {n_found} of {manifest['n_parts']} parts; run 'sdlgm encode' again, which does the rest"
         )
-    parts = [_read_part(path, manifest["n_components"]) for path in files]
+    parts = [_read_part(_part_path(folder, number), manifest["n_components"]) for number in range(n_found)]
     codes = sp.csr_matrix(sp.vstack(parts, format="csr"))
     if codes.shape[0] != manifest["n_rows"]:
         raise DataError(f"{folder}: has {codes.shape[0]} rows, and should have {manifest['n_rows']}")
@@ -154,10 +158,20 @@ def read_coded(folder: str | os.PathLike[str]) -> sp.csr_matrix:
 
 
 def _read_part(path: Path, n_components: int) -> sp.csr_matrix:
+    import pyarrow as pa
     from pyarrow import parquet
 
-    with reading(path, "parquet"):
-        table = parquet.read_table(path)
+    with reading(path, "parquet"), parquet.ParquetFile(path) as file:
+        kinds = {field.name: field.type for field in file.schema_arrow}
+        if kinds != {"features": pa.list_(pa.int32()), "counts": pa.list_(pa.int32())}:
+            raise DataError(f"{path}: holds no codes, but {kinds}")
+        # A code has a feature once, if at all.
+        most = min(MAX_VALUES, file.metadata.num_rows * n_components)
+        groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+        for place in range(2):
+            if sum(group.column(place).num_values for group in groups) > max(most, file.metadata.num_rows):
+                raise DataError(f"{path}: holds more features than its codes can have")
+        table = file.read()
     try:
         features, counts = (table[name].combine_chunks() for name in ("features", "counts"))
         ends = np.concatenate([[0], np.cumsum(features.value_lengths().to_numpy())])
@@ -167,6 +181,8 @@ def _read_part(path: Path, n_components: int) -> sp.csr_matrix:
             (counts.flatten().to_numpy(), features.flatten().to_numpy(), ends), shape=(table.num_rows, n_components)
         )
         matrix.check_format(full_check=True)
+        if matrix.nnz and matrix.data.min() < 1:
+            raise ValueError(f"a feature has the count {matrix.data.min()}")
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: holds no codes ({error})") from error
     return matrix

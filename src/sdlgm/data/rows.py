@@ -1,6 +1,7 @@
 """Rows in files, which need not fit into memory: parquet and ``.npy`` files, or folders of either."""
 
 import copy
+import math
 import os
 import shutil
 import tempfile
@@ -17,12 +18,14 @@ from sdlgm.data.dataset import arrow_table
 from sdlgm.data.tables import (
     NpyLayout,
     check_columns,
+    check_flat,
     check_size,
     from_array,
     from_columns,
     kind_of,
     npy_layout,
     reading,
+    working_dtype,
 )
 from sdlgm.errors import DataError
 
@@ -59,6 +62,8 @@ class RowFiles:
         self._layouts: dict[Path, NpyLayout] = {}
         self.feature_names: tuple[str, ...] | None = None
         self._latest: tuple[Part, np.ndarray] | None = None
+        self.dtype: np.dtype = np.dtype(np.float32)
+        """Of the rows: single precision if it holds every number of every file exactly, otherwise double."""
         n_columns = {path: self._add(path) for path in paths}
         if not self.parts:
             raise DataError(f"{name}: has no rows")
@@ -86,50 +91,75 @@ class RowFiles:
 
         with reading(path, "parquet"), parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
+            texts = set(check_flat(path, file.schema_arrow)) - {self.label_column}
+            if texts:
+                raise DataError(
+                    f"{path}: column {min(texts)!r} holds text, not numbers; remove it, or encode it as numbers"
+                )
+            features = [field for field in file.schema_arrow if field.name != self.label_column]
+            if not all(str(field.type) in _EXACT_IN_SINGLE for field in features):
+                self.dtype = np.dtype(np.float64)
             groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
             for group in groups:
                 check_size(path, group)
             n_rows = [group.num_rows for group in groups]
         check_columns(path, names, self.label_column)
-        features = tuple(name for name in names if name != self.label_column)
+        found = tuple(field.name for field in features)
         if self.feature_names is None:
-            self.feature_names = features
-        elif set(features) != set(self.feature_names):
+            self.feature_names = found
+        elif set(found) != set(self.feature_names):
             raise DataError(f"{path}: has other columns than {self.paths[0]}")
         for group, n in enumerate(n_rows):
             if n:
                 self.parts.append(Part(path, self._next_row(), n, group))
-        return len(features)
+        return len(found)
 
     def _add_npy(self, path: Path) -> int:
         layout = self._layouts[path] = npy_layout(path)
         if layout.by_columns:
             raise DataError(f"{path}: is stored by columns (Fortran order); save it in C order to read it in parts")
-        n_columns = int(np.prod(layout.shape[1:]))
-        size = max(1, PART_BYTES // max(1, n_columns * layout.dtype.itemsize))
+        n_columns = math.prod(layout.shape[1:])
+        if layout.dtype.kind not in "biuf" or len(layout.shape) not in (2, 3) or n_columns == 0:
+            raise DataError(
+                f"{path}: holds {layout.dtype} of shape {layout.shape}; expected numbers, (rows, features) or (rows, "
+                "height, width)"
+            )
+        self.dtype = np.promote_types(self.dtype, working_dtype(layout.dtype))
+        size = max(1, PART_BYTES // (n_columns * layout.dtype.itemsize))
         for first in range(0, layout.shape[0], size):
             self.parts.append(Part(path, self._next_row(), min(size, layout.shape[0] - first), first))
         return n_columns
 
     def read(self, part: Part) -> np.ndarray:
-        """The rows of a part, as numbers."""
+        """The rows of a part, as numbers; those that are not finite are refused with their place."""
+        rows = self._read(part)
+        if not np.isfinite(rows).all():
+            row, column = np.argwhere(~np.isfinite(rows))[0]
+            where = f"row {part.place + row}" if self.kind == "npy" else f"row {row} of row group {part.place}"
+            raise DataError(
+                f"{part.path}: Input X contains NaN or infinity, in {where}, column {column}; fill or drop such rows "
+                "first"
+            )
+        return rows
+
+    def _read(self, part: Part) -> np.ndarray:
         if self.kind == "npy":
             layout = self._layouts[part.path]
             n_values = part.n_rows * self.shape[1]
             offset = layout.start + part.place * self.shape[1] * layout.dtype.itemsize
             # A plain read, not a memory map: mapped pages count as memory of the process.
-            values = np.fromfile(part.path, layout.dtype, n_values, offset=offset)
+            with reading(part.path, "npy"):
+                values = np.fromfile(part.path, layout.dtype, n_values, offset=offset)
             if values.size < n_values:
                 raise DataError(f"{part.path}: ends before row {part.place + part.n_rows}")
-            return from_array(part.path, values.reshape(part.n_rows, self.shape[1])).X  # pyright: ignore[reportReturnType]
+            rows = from_array(part.path, values.reshape(part.n_rows, self.shape[1])).X
+            return np.asarray(rows, self.dtype)
         from pyarrow import parquet
 
         with reading(part.path, "parquet"), parquet.ParquetFile(part.path, pre_buffer=False) as file:
             table = file.read_row_group(part.place, columns=list(self.feature_names or ()), use_threads=False)
         table = table.select(list(self.feature_names or ()))
-        # Single precision, if it holds every number exactly: half of the memory.
-        exact = all(str(field.type) in _EXACT_IN_SINGLE for field in table.schema)
-        return np.asarray(from_columns(part.path, table, None, np.float32 if exact else np.float64).X)
+        return np.asarray(from_columns(part.path, table, None, self.dtype).X)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         start, stop, _ = rows.indices(self.shape[0])
@@ -212,9 +242,16 @@ class SpooledRows(RowFiles):
     def __init__(self, batches: Iterable[Any]):
         folder = Path(tempfile.mkdtemp(prefix="sdlgm-rows-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        paths, names = [], None
+        paths: list[Path] = []
+        names: list[str] | None = None
         for number, batch in enumerate(batches):
-            names = names or getattr(batch, "column_names", getattr(batch, "columns", None))
+            own = _column_names(batch)
+            if number == 0:
+                names = own
+            elif sorted(own or ()) != sorted(names or ()):
+                raise DataError(f"batch {number} has other columns than the first")
+            elif own != names:
+                batch = batch.select(names) if hasattr(batch, "select") else batch[names]  # noqa: PLW2901
             rows = np.ascontiguousarray(batch.toarray() if hasattr(batch, "toarray") else np.asarray(batch))
             if rows.ndim != 2 or rows.dtype.kind not in "biuf":
                 raise DataError(f"batch {number} is {rows.dtype} of shape {rows.shape}; batches are rows of numbers")
@@ -225,7 +262,13 @@ class SpooledRows(RowFiles):
             raise DataError("the batches have no rows")
         super().__init__("batches", "npy", paths)
         if names is not None:
-            self.feature_names = tuple(str(name) for name in names)
+            self.feature_names = tuple(names)
+
+
+def _column_names(batch: Any) -> list[str] | None:
+    """The names of the columns of a table, if all are text."""
+    names: list[Any] = list(getattr(batch, "column_names", getattr(batch, "columns", ())))
+    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def rows_of(X: Any) -> Any:

@@ -204,12 +204,15 @@ def from_array(path: Path, array: np.ndarray, labels: np.ndarray | None = None) 
     if array.ndim not in (2, 3):
         raise DataError(f"{path}: has {array.ndim} dimensions; expected (rows, features) or (rows, height, width)")
     image_shape = (int(array.shape[1]), int(array.shape[2])) if array.ndim == 3 else None
-    X = array.reshape(array.shape[0], math.prod(array.shape[1:]))
-    if not np.issubdtype(X.dtype, np.floating):
-        X = X.astype(np.float32 if X.dtype.itemsize <= 2 else np.float64)  # both hold every such number exactly
+    X = array.reshape(array.shape[0], math.prod(array.shape[1:])).astype(working_dtype(array.dtype), copy=False)
     if labels is not None and labels.shape != (array.shape[0],):
         raise DataError(f"{path}: has {array.shape[0]} rows but labels of shape {labels.shape}")
     return Dataset(path.name, X, labels=labels, image_shape=image_shape)
+
+
+def working_dtype(dtype: np.dtype) -> type[np.floating]:
+    """Single precision if it holds every number of a type exactly, otherwise double."""
+    return np.float32 if dtype.itemsize <= (4 if dtype.kind == "f" else 2) else np.float64
 
 
 def read_columns(path: Path, kind: str, *labels: str | None) -> Any:
@@ -218,10 +221,13 @@ def read_columns(path: Path, kind: str, *labels: str | None) -> Any:
     from pyarrow import parquet
 
     with reading(path, kind):
-        is_csv = kind == "csv"
-        if not is_csv:
-            check_size(path, parquet.read_metadata(path))
-        table = arrow_csv.read_csv(path, read_options=csv_options(path)) if is_csv else parquet.read_table(path)
+        if kind == "csv":
+            table = arrow_csv.read_csv(path, read_options=csv_options(path))
+        else:
+            with parquet.ParquetFile(path) as file:
+                check_size(path, file.metadata)
+                texts = check_flat(path, file.schema_arrow)
+            table = parquet.read_table(path, read_dictionary=texts)  # a text that is repeated is in memory once
         names = table.column_names  # of which pyarrow may find only now that they are no text
     check_columns(path, names, *labels)
     if table.num_rows == 0:
@@ -236,6 +242,20 @@ def check_size(path: Path, metadata: Any) -> None:
             f"{path}: has {metadata.num_rows} rows of {metadata.num_columns} columns to be read at once, more than "
             f"{MAX_VALUES} numbers; write it in smaller row groups, and read it with --stream or open_rows"
         )
+
+
+def check_flat(path: Path, schema: Any) -> list[str]:
+    """Refuse columns with values of any size, such as lists, before they are read; returns those of text."""
+    import pyarrow as pa
+
+    texts = []
+    for field in schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            texts.append(field.name)
+        elif not (pa.types.is_primitive(kind) or pa.types.is_null(kind)):
+            raise DataError(f"{path}: column {field.name!r} holds {field.type}, not numbers; remove it")
+    return texts
 
 
 @contextlib.contextmanager
@@ -274,12 +294,19 @@ def from_columns(path: Path, table: Any, label_column: str | None, dtype: Any = 
     """A pyarrow table as a data set: every column a feature but for the label."""
     labels = None
     if label_column is not None:
-        labels = np.array(["(none)" if value is None else str(value) for value in table[label_column].to_pylist()])
+        labels = _texts(table[label_column])
         table = table.drop_columns([label_column])
     rows = np.empty((table.num_rows, table.num_columns), dtype)
     for place, name in enumerate(table.column_names):
         rows[:, place] = _numbers(path, name, table[name])
     return Dataset(path.name, rows, labels=labels, feature_names=tuple(table.column_names))
+
+
+def _texts(column: Any) -> np.ndarray:
+    """The values of a column as text, of which those that are repeated are made once."""
+    encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
+    known = ["(none)" if value is None else str(value) for value in encoded.dictionary.to_pylist()]
+    return np.array([*known, "(none)"], dtype=object)[encoded.indices.fill_null(len(known)).to_numpy()]
 
 
 def _numbers(path: Path, name: str, column) -> np.ndarray:

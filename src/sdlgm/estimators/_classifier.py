@@ -1,9 +1,11 @@
 """The multi-label classifier."""
 
+import itertools
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
@@ -149,7 +151,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
     lr_decay : float, default=1.0
         Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
     checkpoint_dir : path or None, default=None
-        Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM.
+        Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM; the folds for
+        ``threshold="cv"`` have folders of their own in it.
     checkpoint_every : int, default=1000
     resume : bool, default=False
         Let `fit` continue from the checkpoint, if there is one. Needs an integer ``random_state``.
@@ -327,11 +330,12 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
             return float(self.threshold)
         if len(indicator) < _FOLDS:
             raise ValueError(f"threshold={self.threshold!r} needs at least {_FOLDS} rows; give a number")
-        of_fold = cast(Self, clone(self)).set_params(
-            threshold=0.5, max_active=max_active, checkpoint_dir=None, resume=False, verbose=0
-        )
+        of_fold = cast(Self, clone(self)).set_params(threshold=0.5, max_active=max_active, verbose=0)
+        numbers = itertools.count()
 
         def fit_predict(fitted: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+            if self.checkpoint_dir is not None:
+                of_fold.set_params(checkpoint_dir=Path(self.checkpoint_dir) / f"fold-{next(numbers)}")
             return of_fold.fit(rows[fitted], indicator[fitted], unlabelled=further).predict_proba(rows[held_out])
 
         probs = out_of_fold(fit_predict, indicator, _FOLDS, self._seed_of(self.random_state))

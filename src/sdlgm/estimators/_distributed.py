@@ -1,17 +1,24 @@
 """One model, trained by several processes on one or several machines, through Lightning Fabric."""
 
+import json
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sklearn.base import clone
 
-from sdlgm import train
-from sdlgm.errors import ProcessLostError
+from sdlgm import errors, train
+from sdlgm.errors import ProcessLostError, SDLGMError, TrainingDivergedError
 from sdlgm.estimators import _modelfile
 
 if TYPE_CHECKING:
     from sdlgm.estimators._sdlgm import SDLGM
+
+
+_NAMED = "raised on purpose: "
+_NAMES: dict[str, type[Exception]] = {
+    kind.__name__: kind for kind in (*vars(errors).values(), TypeError) if isinstance(kind, type)
+}
 
 
 def fit(estimator: "SDLGM", X: Any) -> None:
@@ -28,9 +35,14 @@ def fit(estimator: "SDLGM", X: Any) -> None:
             return
         with tempfile.TemporaryDirectory(prefix="sdlgm-") as folder:
             path = Path(folder) / "model.sdlgm"
-            fabric.launch(_fit_and_save, clone(estimator), X, path)
-            fitted = _modelfile.load(path, device=str(estimator.device))
+            try:
+                fabric.launch(_fit_and_save, clone(estimator), X, path)
+            finally:
+                if path.exists():  # after a divergence too, with the last good parameters
+                    _take(estimator, _modelfile.load(path, device=str(estimator.device)))
+            return
     except Exception as error:
+        _raise_named(error)
         lost = _lost(error)
         if lost is None:
             raise
@@ -38,6 +50,10 @@ def fit(estimator: "SDLGM", X: Any) -> None:
             f"a process of this run has died or cannot be reached ({lost}); all have stopped. With a checkpoint_dir, "
             "resume=True goes on from the last checkpoint"
         ) from error
+
+
+def _take(estimator: "SDLGM", fitted: "SDLGM") -> None:
+    """Make what was fitted the estimator's own, and leave its settings."""
     settings = estimator.get_params(deep=False)
     for name in [name for name in vars(estimator) if name.endswith("_")]:  # of an earlier fit
         delattr(estimator, name)
@@ -69,10 +85,26 @@ def _fabric(estimator: "SDLGM", launched: bool) -> Any:
 
 
 def _fit_and_save(fabric: Any, estimator: "SDLGM", X: Any, path: Path) -> None:
-    """In a process that was started for this."""
-    _fit_part(fabric, estimator, X)
+    """In a process that was started for this. Of what is raised there, only text comes back."""
+    try:
+        _fit_part(fabric, estimator, X)
+    except (SDLGMError, ValueError, TypeError) as error:
+        if isinstance(error, TrainingDivergedError):  # in all processes at once
+            if fabric.global_rank == 0 and hasattr(estimator, "module_"):
+                estimator.save(path)
+            fabric.barrier()
+        raise RuntimeError(f"{_NAMED}{json.dumps([type(error).__name__, str(error)])}") from error
     if fabric.global_rank == 0:
         estimator.save(path)
+
+
+def _raise_named(error: Exception) -> None:
+    """Raise what a process raised on purpose as what it was."""
+    for line in str(error).splitlines():
+        _, sign, text = line.partition(_NAMED)
+        if sign:
+            name, message = json.loads(text)
+            raise _NAMES.get(name, ValueError)(message) from error
 
 
 def _fit_part(fabric: Any, estimator: "SDLGM", X: Any) -> None:

@@ -59,18 +59,12 @@ class Survey:
 
     @classmethod
     def of(cls, rows: Any) -> "Survey":
-        """Of rows in parts; values that are not finite are refused with their place."""
+        """Of rows in parts."""
         n_rows, mean, squares = 0, np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
         largest, smallest = np.full(rows.shape[1], -np.inf), np.full(rows.shape[1], np.inf)
         in_unit, checksum = True, 0
         for part in rows.parts:
             values = rows.read(part)
-            if not np.isfinite(values).all():
-                row, column = np.argwhere(~np.isfinite(values))[0]
-                raise ValueError(
-                    f"{part.path}: Input X contains NaN or infinity, in row {part.first + row}, column {column}; "
-                    "fill or drop such rows first"
-                )
             with np.errstate(over="ignore"):  # said below, in words
                 part_mean = values.mean(axis=0, dtype=np.float64)
                 part_squares = np.square(values - part_mean).sum(axis=0)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sdlgm.estimators._base import TorchEstimator
 
 KIND = "sdlgm-model"
+# No network has so many layers, and to lay them out takes time.
+_LONGEST = 1000
 # Settings of a run on some machine, not of the model.
 _NOT_SAVED = {"checkpoint_dir", "compile", "devices", "num_nodes", "resume", "strategy", "verbose"}
 
@@ -122,6 +124,8 @@ def _arguments(params: Any, estimator: type["TorchEstimator"]) -> dict[str, Any]
     if set(params) != known:
         differing = sorted(set(params) ^ known)
         raise ValueError(f"unknown or missing settings: {', '.join(differing)}")
+    if any(isinstance(value, list) and len(value) > _LONGEST for value in params.values()):
+        raise ValueError(f"a setting has more than {_LONGEST} values")
     arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
     del arguments["device"]
     return arguments

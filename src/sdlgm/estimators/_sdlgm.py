@@ -140,6 +140,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         ``n_iter_no_change`` monitorings (there are fifty in ``max_iter``, at least five iterations apart), and keep
         the best parameters.
     validation_fraction : float, default=0.1
+        Of rows in files, whole row groups are set aside: as many as come near to it, and at least one.
     n_iter_no_change : int, default=10
     checkpoint_dir : path or None, default=None
         Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM.
@@ -349,6 +350,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         else:
             order = np.random.default_rng(seed).permutation(rows.shape[0])
             watched = rows[order[:_WATCHED_ROWS]]
+        self._check_parts_of_batches(rows.shape[0])
         fitting = self._start(Columns.of(rows), likelihood, seed)
         batches = train.ShuffledBatches(rows, self.batch_size, seed, fitting.scaling.apply)
         return self._run(fitting, batches, self._monitor(fitting, watched, seed), seed, callback)
@@ -368,6 +370,13 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         if not GRADIENTS[str(self.gradient)].shareable:
             raise ValueError(f"gradient={self.gradient!r} cannot be shared by several processes; use 'reinmax'")
 
+    def _check_parts_of_batches(self, n_rows: int) -> None:
+        """Several processes share whole batches only; one alone makes do with fewer rows."""
+        if self.devices * self.num_nodes > 1 and n_rows < self.batch_size:
+            raise ValueError(
+                f"batch_size={self.batch_size}, and there are {n_rows} rows to train on; set a smaller one"
+            )
+
     def _fit_files(self, rows: RowFiles, seed: int, callback: Callable[[SDLGMModule, int], None] | None) -> Self:
         """Fit to rows that need not fit into memory: one pass to see what they are like, then batches from parts."""
         survey, likelihood = self._surveyed(rows)
@@ -381,6 +390,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             watched = np.concatenate([rows[place : place + 1].copy() for place in places.tolist()])
         fitting = self._start(survey.columns, likelihood, seed)
         batches = train.StreamedBatches(rows, chosen, self.batch_size, seed, survey.fingerprint, fitting.scaling.apply)
+        self._check_parts_of_batches(batches.n_rows)
         try:
             return self._run(fitting, batches, self._monitor(fitting, watched, seed), seed, callback)
         finally:
@@ -395,19 +405,29 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         return survey, likelihood
 
     def _held_out(self, rows: RowFiles, rng: np.random.Generator) -> tuple[np.ndarray, list[int]]:
-        """Rows of whole parts to watch, no more than fit into memory, and the parts that are left to train on."""
-        order = rng.permutation(len(rows.parts)).tolist()
-        held_out, n_rows = [], 0
-        while n_rows < self.validation_fraction * len(rows) and len(held_out) < len(order) - 1:
-            held_out.append(order[len(held_out)])
-            n_rows += rows.parts[held_out[-1]].n_rows
+        """Rows of whole parts to watch, no more than fit into memory, and the parts that are left to train on.
+
+        As many parts as come near to the fraction, and at least the smallest.
+        """
+        sizes = [part.n_rows for part in rows.parts]
+        wanted, most = self.validation_fraction * len(rows), len(rows) - 2
+        held_out: list[int] = []
+        n_rows = 0
+        for number in rng.permutation(len(sizes)).tolist():
+            n_more = n_rows + sizes[number]
+            if abs(n_more - wanted) < abs(n_rows - wanted) and n_more <= most:
+                held_out.append(number)
+                n_rows = n_more
+        if not held_out and len(sizes) > 1 and min(sizes) <= most:
+            held_out = [int(np.argmin(sizes))]
         if not held_out:
             raise ValueError(
-                "early_stopping=True holds whole row groups out, and there is only one; write the rows in several"
+                "early_stopping=True sets whole row groups aside, and these are too few; write the rows in several"
             )
+        kept = [number for number in range(len(sizes)) if number not in set(held_out)]
         size = -(-_MOST_HELD_OUT // len(held_out))
         watched = np.concatenate([rows.read(rows.parts[number])[:size].copy() for number in held_out])
-        return watched, order[len(held_out) :]
+        return watched, kept
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y=None) -> Self:

@@ -41,7 +41,7 @@ class Pictures:
 
 DATA = {
     "columns": Pictures("Digits in columns", digit_columns, 1000, 24),
-    "scattered": Pictures("Digits anywhere, overlapping", scattered_digits, 1000, 32),
+    "scattered": Pictures("Digits anywhere, overlapping", scattered_digits, 1600, 32),
 }
 
 

@@ -33,16 +33,8 @@ def fit(
     """
     config, module = trainer.config, trainer.module
     processes = trainer.processes
-    if checkpoint is not None and processes.is_first:
-        checkpoint.prepare()
-    processes.wait()
-    if checkpoint is not None and checkpoint.path.exists():
-        if not resume:
-            raise ModelFileError(
-                f"{checkpoint.path}: holds the checkpoint of an earlier run; "
-                "go on from it with resume=True (--resume), or use another folder"
-            )
-        checkpoint.restore(trainer, progress)
+    if checkpoint is not None:
+        _begin(trainer, progress, checkpoint, resume)
     good = trainer.snapshot()
     bar = ProgressBar(config.max_iter, visible=visible and processes.is_first, completed=trainer.iteration)
     with bar, _noted_signals(checkpoint is not None) as noted:
@@ -54,12 +46,14 @@ def fit(
                 keep = checkpoint is not None and (stop or _is_due(checkpoint, trainer))
                 if watch or keep:
                     trainer.check_finite()
+                if watch:
+                    _watch(trainer, monitor, progress)
             except TrainingDivergedError as error:
                 trainer.go_back(good)
                 raise TrainingDivergedError(f"{error}; {_remedy(checkpoint, good.iteration)}") from None
             if watch:
-                _watch(trainer, monitor, progress)
                 good = trainer.snapshot()
+                keep = keep or (checkpoint is not None and _has_settled(trainer, progress))
             if callback is not None:
                 callback(module, trainer.iteration)
             bar.update(trainer.iteration, progress.history[-1] if progress.history else None)
@@ -73,9 +67,25 @@ def fit(
         module.load_state_dict(progress.best_parameters)
 
 
+def _begin(trainer: Trainer, progress: Progress, checkpoint: Checkpoint, resume: bool) -> None:
+    """Find out whether checkpoints can be written, and go on from one if that is wanted."""
+    if trainer.processes.is_first:
+        checkpoint.prepare()
+    trainer.processes.wait()
+    if not checkpoint.path.exists():
+        return
+    if not resume:
+        raise ModelFileError(
+            f"{checkpoint.path}: holds the checkpoint of an earlier run; "
+            "go on from it with resume=True (--resume), or use another folder"
+        )
+    checkpoint.restore(trainer, progress)
+
+
 def _watch(trainer: Trainer, monitor: Callable[[Trainer], Record], progress: Progress) -> None:
     """Add a point to the curve and, with early stopping, keep the best parameters."""
     record = monitor(trainer)
+    record.check_finite()
     improved = record.discrete > progress.best
     progress.history.append(record)
     if trainer.config.n_iter_no_change is None:

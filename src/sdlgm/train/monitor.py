@@ -1,11 +1,13 @@
 """What is watched while a model learns: both bounds on a fixed set of rows."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from sdlgm.errors import TrainingDivergedError
 from sdlgm.model import discrete_expectation, relaxed_expectation
 from sdlgm.model.module import Expectation, LogLikelihood
 from sdlgm.model.posteriors import Posterior
@@ -36,6 +38,14 @@ class Record:
     feature_temperature: float
     features_used: int | None = None
     """How many features the codes of the watched rows have between them; None with targets and in early files."""
+
+    def check_finite(self) -> None:
+        """Refuse a point that is nowhere on a curve."""
+        for name in ("discrete", "relaxed", "kl", "n_active"):
+            if not math.isfinite(getattr(self, name)):
+                raise TrainingDivergedError(
+                    f"{name} is not finite on the watched rows after iteration {self.iteration}"
+                )
 
 
 def record_of(values: Any) -> Record:

@@ -1,8 +1,10 @@
 """One step of training, and everything that a run has to remember between two of them."""
 
+import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -93,15 +95,19 @@ class Trainer:
     def snapshot(self) -> "Snapshot":
         """All that a divergence could spoil."""
         state = parameters_of(self.module), parameters_of(self.estimator)
-        return Snapshot(self.iteration, self.config, self.estimator, *state)
+        moments = copy.deepcopy(self.optimizer.state_dict()["state"])
+        noise = self.generator.get_state()
+        return Snapshot(self.iteration, self.config, self.estimator, *state, moments, noise)
 
     def go_back(self, snapshot: "Snapshot") -> None:
-        """Return to where a snapshot was taken; the optimiser forgets what led away from there."""
+        """Return to where a snapshot was taken."""
         self.iteration, self.config, self.estimator = snapshot.iteration, snapshot.config, snapshot.estimator
         self.module.load_state_dict(snapshot.module_state)
         self.estimator.load_state_dict(snapshot.estimator_state)
         self._train_estimator()
-        self.optimizer.state.clear()
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": snapshot.moments, "param_groups": groups})
+        self.generator.set_state(snapshot.noise)
 
     def check_finite(self) -> None:
         """Refuse parameters that are not numbers, before they are kept anywhere."""
@@ -144,13 +150,17 @@ class Trainer:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A trainer at some iteration, but for its optimiser."""
+    """A trainer at some iteration."""
 
     iteration: int
     config: TrainConfig
     estimator: GradientEstimator
     module_state: dict[str, Tensor]
     estimator_state: dict[str, Tensor]
+    moments: dict[int, Any]
+    """Of the optimiser."""
+    noise: Tensor
+    """State of the generator."""
 
 
 def _first_bad_term(objective: Objective) -> str:
