@@ -848,6 +848,8 @@ def reproduce_counts(
 @_clear_errors
 def reproduce_gradients(
     result: ResultOut = Path("gradients.json"),
+    jobs: Jobs = 0,
+    work: Work = Path("runs"),
 ) -> None:
     """Bias and variance of every gradient estimator, against exact enumeration of a tiny model. Takes minutes.
 
@@ -857,7 +859,7 @@ def reproduce_gradients(
     from sdlgm.paper.gradients import measure_gradients
 
     check_writable(result)
-    measure_gradients(result)
+    measure_gradients(result, n_jobs=_n_jobs(jobs), work_folder=work)
     out.print(f"results: {result}", highlight=False, soft_wrap=True)
 
 

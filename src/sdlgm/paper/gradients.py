@@ -22,6 +22,7 @@ from sdlgm.model.ordered import OrderedDistribution
 from sdlgm.model.subset import SubsetDistribution
 from sdlgm.paper.baselines import LatentVector
 from sdlgm.paper.provenance import publish
+from sdlgm.paper.runs import Run, run_all, versioned
 
 N_FEATURES, N_SLOTS, N_PIXELS = 3, 2, 4
 TEMPERATURE = 0.5  # where the annealed estimators of Table I end
@@ -195,14 +196,16 @@ def measure(name: str, family: Family, *, copies: int = COPIES, repeats: int = R
     }
 
 
-def measure_gradients(out: Path) -> dict[str, Any]:
+def measure_gradients(out: Path, *, n_jobs: int, work_folder: Path) -> dict[str, Any]:
     """All estimators with all families that they are defined for, written to ``out``."""
-    rows = [
-        measure(name, family)
-        for family in FAMILIES.values()
+    version = versioned([N_FEATURES, N_SLOTS, N_PIXELS, TEMPERATURE, COPIES, REPEATS])
+    runs: list[Run] = [
+        {"table": "gradients", "version": version, "family": key, "gradient": name}
+        for key, family in FAMILIES.items()
         for name, estimator in GRADIENTS.items()
         if family.kind in estimator.defined_for
     ]
+    rows = [result["row"] for result in run_all(_measured, runs, work_folder, n_jobs)]
     protocol = {
         "model": f"{N_FEATURES} features, {N_SLOTS} slots, a fixed nonlinear likelihood of {N_PIXELS} pixels; the "
         "exact gradient is a sum over everything that can be drawn",
@@ -212,3 +215,7 @@ def measure_gradients(out: Path) -> dict[str, Any]:
         "deviation": "root of the summed variances of one draw, in the same units",
     }
     return publish(out, {"rows": rows, "protocol": protocol})
+
+
+def _measured(run: Run, _folder: Path) -> dict[str, Any]:
+    return {"row": measure(run["gradient"], FAMILIES[run["family"]])}
