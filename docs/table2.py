@@ -166,8 +166,8 @@ def page(result: dict[str, Any]) -> str:
         *summary(result),
         "",
         "*SDLGM, chosen by the folds*: of our rows, the one with the best F1 in the folds of the training rows. *Best "
-        "peer*: of forests, boosted trees, classifier chain and neural network, the one with the best F1 on the test "
-        "rows, which is generous to them.",
+        "peer*: of forests, boosted trees, classifier chain, neural network and the mean of network and trees, the one "
+        "with the best F1 on the test rows, which is generous to them.",
         "",
         *columns(result),
         "",

@@ -287,6 +287,23 @@ def test__classify__table__is_fitted_predicted_and_evaluated(songs):
     assert "micro F1" in run("classify", "evaluate", songs / "model.sdlgm", songs / "songs.csv").stdout
 
 
+@pytest.mark.parametrize("written", ["", "?", "often"])
+def test__classify__label_columns_of_rows_to_predict__are_not_looked_at(songs, tmp_path, written):
+    header, *rows = (songs / "new.csv").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "new.csv").write_text("\n".join([f"{header},happy", *[f"{row},{written}" for row in rows]]) + "\n")
+    for source, out in ((tmp_path / "new.csv", "a.csv"), (songs / "new.csv", "b.csv")):
+        run("classify", "predict", songs / "model.sdlgm", source, "--out", tmp_path / out)
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+def test__classify__other_columns__are_named(songs, tmp_path):
+    rows = (songs / "new.csv").read_text(encoding="utf-8")
+    (tmp_path / "new.csv").write_text(rows.replace("a,b,c", "a,b,volume"), encoding="utf-8")
+    done = run("classify", "predict", songs / "model.sdlgm", tmp_path / "new.csv", "--out", tmp_path / "p.csv", code=2)
+    assert "volume" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
 def test__classify__mistakes__are_one_line(songs, model):
     out = ["--out", songs / "x.sdlgm"]
     for arguments, message in [

@@ -101,10 +101,12 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _escaped(message: Exception | str) -> str:
-    """The first line of a message: what follows in scikit-learn's is advice for programmers."""
+    """A message on one line: the first, since what follows in scikit-learn's is mostly advice for programmers."""
     from rich.markup import escape
 
     lines = str(message).strip().splitlines()
+    if lines and lines[0].startswith("The feature names should match"):  # what follows says which do not
+        return escape(" ".join(line.strip() for line in lines))
     return escape(lines[0]) if lines else type(message).__name__
 
 
@@ -530,7 +532,7 @@ def classify_predict(
     if estimator.single_label_:
         raise DataError(f"{model}: was fitted with one class a row; predict with it in Python")
     names = tuple(str(name) for name in estimator.classes_)
-    dataset = read_labelled(data, names, optional=True)
+    dataset = read_labelled(data, names, optional=True, values=False)
     predicted = estimator.predict_proba(dataset.table) if proba else estimator.predict(dataset.table)
     write_table(table, predicted, names)
     out.print(f"labels: {table} ({len(predicted)} rows of {len(names)})", highlight=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score, hamming_loss, log_loss
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
 from sklearn.multioutput import ClassifierChain
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
@@ -110,8 +110,6 @@ def test__fit__kinds_of_labels__give_the_same_model(data):
         assert model.score(X, other) == pytest.approx(f1_score(Y, model.predict(X), average="micro"))
     assert model.classes_.tolist() == names.tolist()
     assert model.predict_labels(X)[0] == tuple(names[model.predict(X)[0] > 0])
-    with pytest.raises(ValueError, match=r"row 1 has the label 'z'"):
-        model.score(X[:2], [{"a"}, {"z"}])
 
 
 @pytest.mark.parametrize(
@@ -491,3 +489,66 @@ def test__resume__threshold_by_folds__folds_have_checkpoints_too(data, tmp_path,
     assert not steps
     assert resumed.threshold_ == whole.threshold_
     np.testing.assert_array_equal(resumed.predict_proba(data[0]), whole.predict_proba(data[0]))
+
+
+def test__score__one_rare_label__is_the_f1_of_that_label_and_not_the_accuracy(data):
+    X, _ = data
+    rare = (np.arange(len(X)) % 10 == 0).astype(int)[:, None]
+    model = SDLGMClassifier(**SMALL).fit(X, rare)
+    assert model.score(X, rare) == pytest.approx(model.evaluate(X, rare).micro_f1)
+    predicted = model.predict(X)
+    expected = f1_score(rare[:, 0], predicted[:, 0], zero_division=0.0)
+    assert model.score(X, rare) == pytest.approx(expected)
+
+
+def test__fit__sets_of_numpy_numbers__can_be_saved(data, tmp_path):
+    X, Y = data
+    model = SDLGMClassifier(**SMALL).fit(X, [set(np.flatnonzero(row)) for row in Y])
+    model.save(tmp_path / "model.sdlgm")
+    assert load(tmp_path / "model.sdlgm").classes_.tolist() == list(range(Y.shape[1]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [([{1}, {"a"}], "some labels are text"), ([{np.datetime64("2020-01-01", "D")}, {1}], "text or numbers")],
+)
+def test__fit__sets_of_labels_that_no_file_could_hold__are_refused(data, rows, message):
+    with pytest.raises(ValueError, match=message):
+        SDLGMClassifier(**SMALL).fit(data[0], rows * (len(data[0]) // 2))
+
+
+def test__score__lists_of_numbers__are_sets_where_they_cannot_be_rows_of_a_matrix(data):
+    X, _ = data
+    model = SDLGMClassifier(**SMALL).fit(X, [[0, 1], [0], [1], []] * (len(X) // 4))
+    for lists in ([[0], [1]], [[], []]):
+        assert model.score(X[:2], lists) == model.score(X[:2], [set(labels) for labels in lists])
+
+
+def test__score__labels_that_were_not_seen__count_as_missed(data):
+    X, Y = data
+    sets = [set(np.flatnonzero(row).tolist()) for row in Y]
+    model = SDLGMClassifier(**SMALL).fit(X, sets)
+    more = [labels | {9} for labels in sets]
+    predicted = model.predict(X)
+    expected = f1_score(
+        np.pad(Y, ((0, 0), (0, 1)), constant_values=1), np.pad(predicted, ((0, 0), (0, 1))), average="micro"
+    )
+    assert model.score(X, more) == pytest.approx(expected)
+    assert model.evaluate(X, more).micro_f1 == pytest.approx(expected)
+    assert model.evaluate(X, more).exact_match == 0
+    with pytest.raises(ValueError, match="row 0 has the label 9, which the model was not fitted with"):
+        SDLGMClassifier(**SMALL, variant="gen").fit(X, sets).sample(more)
+
+
+def test__cross_validation__class_in_one_fold_only__gives_numbers(data):
+    X, _ = data
+    y = np.array([0, 1] * (len(X) // 2 - 1) + [2, 0])
+    assert np.isfinite(cross_val_score(SDLGMClassifier(**SMALL), X, y, cv=KFold(3))).all()
+
+
+def test__predict_sparsity__more_slots_than_labels__is_a_distribution_far_away(data):
+    X, Y = data
+    model = SDLGMClassifier(**SMALL, likelihood="multinomial", max_active=3 * Y.shape[1]).fit(X, Y)
+    found = model.predict_sparsity(100 * X)
+    np.testing.assert_allclose(found.probs.sum(axis=1), 1, rtol=1e-6)
+    assert (found.mean <= Y.shape[1]).all()

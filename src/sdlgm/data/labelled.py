@@ -19,12 +19,12 @@ MADE: dict[str, Callable[[str], CountDataset]] = {"digit_columns": digit_columns
 
 
 def read_labelled(
-    source: str | os.PathLike[str], labels: Sequence[str] = (), *, optional: bool = False
+    source: str | os.PathLike[str], labels: Sequence[str] = (), *, optional: bool = False, values: bool = True
 ) -> MultiLabelDataset:
     """Read a ``.csv`` or ``.parquet`` file of which the columns ``labels`` are labels, 0 or 1, or false or true.
 
     Without ``labels`` every column is a feature and Y has no columns, as for rows whose labels are to be predicted.
-    With ``optional``, labels that a table does not have are left out.
+    With ``optional``, labels that a table does not have are left out; without ``values``, all are, whatever they hold.
     The labels of an ``.arff`` file and of a named data set are known without being named; see `load_mulan`.
     """
     source = os.fspath(source)
@@ -35,10 +35,10 @@ def read_labelled(
         return load_mulan(source)
     path, kind = _existing(source)
     if kind == "arff":
-        return read_mulan(path, labels, optional=optional)
+        return read_mulan(path, labels, optional=optional, values=values)
     if kind not in ("csv", "parquet"):
         raise DataError(f"{path}: labels can be read from .csv, .parquet and .arff files only")
-    features, Y, found = _read_apart(path, kind, labels, optional, binary_labels)
+    features, Y, found = _read_apart(path, kind, labels, optional, binary_labels if values else None)
     return MultiLabelDataset(path.name, np.asarray(features.X), Y, features.feature_names or (), found)
 
 

@@ -38,13 +38,13 @@ _PROBLEMS = {
 
 
 def read_mulan(
-    path: str | os.PathLike[str], labels: Sequence[str] = (), *, optional: bool = False
+    path: str | os.PathLike[str], labels: Sequence[str] = (), *, optional: bool = False, values: bool = True
 ) -> MultiLabelDataset:
     """Read an ARFF file, dense or sparse.
 
-    ``labels`` names the attributes that are labels; with ``optional``, those that the file has not are left out. If
-    none is given, they are those of the XML file beside it: ``name.xml`` for ``name.arff``, ``name-train.arff`` and
-    ``name-test.arff``.
+    ``labels`` names the attributes that are labels; with ``optional``, those that the file has not are left out, and
+    without ``values`` all of them. If none is given, they are those of the XML file beside it: ``name.xml`` for
+    ``name.arff``, ``name-train.arff`` and ``name-test.arff``.
     """
     path = Path(path)
     if not path.is_file():
@@ -52,7 +52,7 @@ def read_mulan(
     if not labels:
         xml = _label_file(path)
         labels = parse_labels(read_bytes(xml), str(xml))
-    return parse_mulan(read_bytes(path), labels, name=path.name, where=str(path), optional=optional)
+    return parse_mulan(read_bytes(path), labels, name=path.name, where=str(path), optional=optional, values=values)
 
 
 def _label_file(path: Path) -> Path:
@@ -97,9 +97,9 @@ def parse_labels(content: bytes, where: str) -> tuple[str, ...]:
 
 
 def parse_mulan(
-    content: bytes, labels: Sequence[str], *, name: str, where: str, optional: bool = False
+    content: bytes, labels: Sequence[str], *, name: str, where: str, optional: bool = False, values: bool = True
 ) -> MultiLabelDataset:
-    """The data set in the bytes of an ARFF file; ``where`` is for the messages.
+    """The data set in the bytes of an ARFF file; ``where`` is for the messages, the options are those of `read_mulan`.
 
     Labels are found by their name, wherever they are. A nominal feature becomes one column for each value that it
     declares, called ``attribute=value``, so that training and test rows agree; one with the values 0 and 1 stays one
@@ -122,11 +122,12 @@ def parse_mulan(
     if not names:
         raise DataError(f"{where}: has no attributes but its labels")
     _no_repeats(where, "feature", names)
-    values = _values(lines, attributes)
-    if len(values) * len(names) > MAX_VALUES:
-        raise DataError(f"{where}: is too large, {len(values)} rows of {len(names)} features")
-    X = np.concatenate([attributes[place].encoded(values[:, place]) for place in features], axis=1)
-    columns = [attributes[places[label]].label(values[:, places[label]], where) for label in labels]
+    table = _values(lines, attributes)
+    if len(table) * len(names) > MAX_VALUES:
+        raise DataError(f"{where}: is too large, {len(table)} rows of {len(names)} features")
+    X = np.concatenate([attributes[place].encoded(table[:, place]) for place in features], axis=1)
+    labels = labels if values else ()
+    columns = [attributes[places[label]].label(table[:, places[label]], where) for label in labels]
     Y = np.column_stack(columns) if columns else np.empty((len(X), 0), np.int64)
     return MultiLabelDataset(name, X, Y, tuple(names), tuple(labels))
 

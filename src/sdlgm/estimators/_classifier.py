@@ -403,16 +403,21 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
 
     def score(self, X, y, sample_weight=None) -> float:
         """Micro-averaged F1 of `predict`; if every row has one class, that is the accuracy."""
-        true = labels_of(y, self.classes_).indicator
-        predicted = self._indicator_at(self.predict_proba(X))
+        true = labels_of(y, self.classes_, unseen=True).indicator
+        # One more column of nothing: a single one would be taken for two classes.
+        true = np.pad(true, ((0, 0), (0, 1)))
+        predicted = _with_columns(self._indicator_at(self.predict_proba(X)), true.shape[1])
         zero: Any = 0.0
         return float(f1_score(true, predicted, average="micro", zero_division=zero, sample_weight=sample_weight))
 
     def evaluate(self, X, y) -> LabelEvaluation:
-        """How well `predict`, and the probabilities behind it, do on rows whose labels are known."""
-        true = labels_of(y, self.classes_).indicator
-        probs = self.predict_proba(X)
-        predicted = self._indicator_at(probs)
+        """How well `predict`, and the probabilities behind it, do on rows whose labels are known.
+
+        Labels that the model was not fitted with count as labels that it misses.
+        """
+        true = labels_of(y, self.classes_, unseen=True).indicator
+        own = self.predict_proba(X)
+        predicted, probs = (_with_columns(values, true.shape[1]) for values in (self._indicator_at(own), own))
         present = true.any(axis=0)
         likely = np.clip(np.where(true > 0, probs, 1 - probs), 1e-12, 1.0)
         return LabelEvaluation(
@@ -531,3 +536,8 @@ def _checked_threshold(threshold: Any, n_labels: int) -> float | np.ndarray:
     if values.shape not in ((), (n_labels,)) or not ((values >= 0) & (values <= 1)).all():
         raise ValueError("the thresholds are not probabilities, one or as many as labels")
     return values if values.ndim else float(values)
+
+
+def _with_columns(values: np.ndarray, n_columns: int) -> np.ndarray:
+    """As many columns, with zeros where there were none."""
+    return np.pad(values, ((0, 0), (0, n_columns - values.shape[1])))

@@ -30,18 +30,19 @@ class Labels:
     """Whether every row was given as one class, and not as a set of labels."""
 
 
-def labels_of(Y: Any, names: np.ndarray | None = None) -> Labels:
+def labels_of(Y: Any, names: np.ndarray | None = None, *, unseen: bool = False) -> Labels:
     """Labels from an indicator matrix (dense, sparse, a data frame), from a list of label sets, or from classes.
 
-    ``names``, if given, are those of the training data: other labels are refused, and missing columns are not filled.
+    ``names``, if given, are those of the training data. Missing columns are not filled; other labels in sets, and other
+    classes, are refused, or with ``unseen`` have columns of their own, after those of the training data.
     """
     if Y is None:
         raise ValueError(f"requires y to be passed, but the target y is None; give {_LABEL_SETS}")
-    if _is_label_sets(Y):
-        return _from_sets(Y, names)
+    if _is_label_sets(Y, None if names is None else len(names)):
+        return _from_sets(Y, names, unseen)
     values = _dense(Y)
     if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1 and not _is_binary(values)):
-        return _from_classes(column_or_1d(values, warn=True), names)
+        return _from_classes(column_or_1d(values, warn=True), names, unseen)
     if values.ndim != 2:
         raise ValueError(f"Y has {values.ndim} dimensions, shape {values.shape}; give {_LABEL_SETS}")
     if values.shape[1] == 0:
@@ -139,8 +140,11 @@ def check_budget(targets: np.ndarray, max_active: int, what: str = "labels") -> 
         )
 
 
-def _is_label_sets(Y: Any) -> bool:
-    """Whether rows are collections of labels and not numbers of an indicator matrix."""
+def _is_label_sets(Y: Any, n_labels: int | None) -> bool:
+    """Whether rows are collections of labels and not numbers of an indicator matrix.
+
+    Lists of numbers, all of one length, are rows of a matrix, unless it is known that there are not so many labels.
+    """
     listed = isinstance(Y, list | tuple) or (getattr(Y, "ndim", 0) == 1 and str(getattr(Y, "dtype", "")) == "object")
     if not listed:
         return False
@@ -150,11 +154,16 @@ def _is_label_sets(Y: Any) -> bool:
     if any(isinstance(row, set | frozenset) for row in rows):
         return True
     lengths = {len(row) for row in rows}
+    if n_labels is not None and lengths != {n_labels}:
+        return True
     return len(lengths) > 1 or any(isinstance(label, str) for row in rows for label in row)
 
 
-def _from_sets(Y: Any, names: np.ndarray | None) -> Labels:
+def _from_sets(Y: Any, names: np.ndarray | None, unseen: bool) -> Labels:
     rows = [_label_set(number, row) for number, row in enumerate(Y)]
+    kinds = {isinstance(label, str) for row in rows for label in row}
+    if len(kinds) > 1:
+        raise ValueError("some labels are text and some are numbers; make all of them text")
     if names is None:
         binarizer = MultiLabelBinarizer()
         indicator = binarizer.fit_transform(rows)
@@ -162,27 +171,35 @@ def _from_sets(Y: Any, names: np.ndarray | None) -> Labels:
             raise ValueError("no row has a label, so there is nothing to learn")
         return Labels(np.asarray(indicator, dtype=np.int64), np.asarray(binarizer.classes_))
     known = {name: column for column, name in enumerate(names.tolist())}
-    indicator = np.zeros((len(rows), len(names)), dtype=np.int64)
     for number, row in enumerate(rows):
         for label in row:
-            if label not in known:
+            if label not in known and not unseen:
                 raise ValueError(f"row {number} has the label {label!r}, which the model was not fitted with")
-            indicator[number, known[label]] = 1
+            known.setdefault(label, len(known))
+    indicator = np.zeros((len(rows), len(known)), dtype=np.int64)
+    for number, row in enumerate(rows):
+        indicator[number, [known[label] for label in row]] = 1
     return Labels(indicator, names)
 
 
 def _label_set(number: int, row: Any) -> list[Any]:
     if isinstance(row, str) or not hasattr(row, "__iter__"):
         raise ValueError(f"row {number} is {row!r} and no set of labels; give {_LABEL_SETS}")
-    return list(row)
+    labels = [label.item() if isinstance(label, np.generic) else label for label in row]
+    for label in labels:
+        if not isinstance(label, str | int | float):
+            raise ValueError(f"row {number} has the label {label!r}; labels are text or numbers")
+    return labels
 
 
-def _from_classes(y: np.ndarray, names: np.ndarray | None) -> Labels:
+def _from_classes(y: np.ndarray, names: np.ndarray | None, unseen: bool) -> Labels:
     assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     found = np.unique(y) if names is None else names
     unknown = ~np.isin(y, found)
-    if unknown.any():
+    if unseen:
+        found = np.concatenate([found, np.unique(y[unknown])])
+    elif unknown.any():
         row = int(np.argmax(unknown))
         raise ValueError(f"row {row} has the class {y[row]!r}, which the model was not fitted with")
     return Labels((y[:, None] == found).astype(np.int64), found, single=True)

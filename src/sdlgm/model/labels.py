@@ -96,9 +96,9 @@ def number_of_labels(
         return posterior.number_present
     n_labels = presence.shape[-1]
     if form == "multinomial":
-        numbers = log_binomial(posterior).exp()
-        possible = torch.arange(posterior.n_slots + 1, device=numbers.device) <= n_labels
-        numbers = torch.where(possible, numbers, 0.0)
+        log_probs = log_binomial(posterior)
+        possible = torch.arange(posterior.n_slots + 1, device=log_probs.device) <= n_labels
+        numbers = log_probs.masked_fill(~possible, -torch.inf).softmax(-1)
     else:
         numbers = F.one_hot(torch.zeros_like(presence[:, 0], dtype=torch.long), posterior.n_slots + 1).to(presence)
         for k in range(n_labels):

@@ -1,6 +1,6 @@
 """Networks of several members: the same layers several times over, trained side by side on the same rows.
 
-Each operation is one batched product for all members, so that on small data five members cost little more than one.
+Each operation is one batched product for all members, so that on small data five members cost about as much as three.
 Shapes have the members first: (members, batch, width).
 """
 
