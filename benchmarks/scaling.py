@@ -4,6 +4,7 @@
 """
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
@@ -23,22 +24,35 @@ from sdlgm.paper.provenance import publish
 
 N_ROWS, N_COLUMNS, GROUP = 40_000, 784, 4_000
 SETTINGS: dict[str, Any] = {"batch_size": 100, "random_state": 0}
-BATCHES = (100, 1000)
+ENGINES = ("local", "ray, 2 workers")
+BATCHES = (100, 500)
 """With which two processes are compared to one."""
 PROCESSES = """
 import sys, time
-import numpy as np, torch
+import torch
 torch.set_num_threads(1)
 from sdlgm import SDLGM
+from sdlgm.train import Trainer
 
-def main():
-    devices, n_iter, batch = (int(argument) for argument in sys.argv[2:])
-    start = time.perf_counter()
-    SDLGM(batch_size=batch, random_state=0, devices=devices, max_iter=n_iter).fit(sys.argv[1])
-    print(time.perf_counter() - start)
+devices, n_iter, batch = (int(argument) for argument in sys.argv[2:])
+step, times = Trainer.step, []
+
+def timed(self, rows):
+    times.append(time.perf_counter())
+    if self.iteration == n_iter:
+        if self.processes.is_first:
+            first = n_iter // 10
+            print(batch * (n_iter - first) / (times[-1] - times[first]), flush=True)
+        raise RuntimeError("enough")
+    return step(self, rows)
+
+Trainer.step = timed  # in processes that are started anew too
 
 if __name__ == "__main__":
-    main()
+    try:
+        SDLGM(batch_size=batch, random_state=0, devices=devices).fit(sys.argv[1])
+    except Exception as error:
+        assert "enough" in str(error), error
 """
 
 
@@ -59,15 +73,29 @@ def write_files(folder: Path) -> dict[str, Path]:
     return kinds
 
 
+N_COPIES = 20
+"""How often the rows are encoded: the workers of a cluster take seconds to start."""
+
+
+class EnoughError(Exception):
+    """Ends a fit that would go on."""
+
+
 def training(kinds: dict[str, Path], rounds: int, n_iter: int) -> dict[str, float]:
-    """Rows a second of an iteration, without what comes before the first."""
+    """Rows a second in the first iterations of a fit with default settings, without what comes before the first."""
     rows = np.concatenate([np.load(path) for path in sorted(kinds["npy"].iterdir())])
     took: dict[str, list[float]] = {}
 
     def fit(name: str, X: Any) -> None:
         times: list[float] = []
-        model = SDLGM(**SETTINGS, max_iter=n_iter)
-        model.fit(X, callback=lambda _module, _iteration: times.append(time.perf_counter()))
+
+        def note(_module: Any, iteration: int) -> None:
+            times.append(time.perf_counter())
+            if iteration == n_iter:
+                raise EnoughError
+
+        with contextlib.suppress(EnoughError):
+            SDLGM(**SETTINGS).fit(X, callback=note)
         took.setdefault(name, []).append((times[-1] - times[n_iter // 10]) / (n_iter - 1 - n_iter // 10))
 
     contestants: dict[str, Any] = {"memory": rows, **kinds}
@@ -76,7 +104,7 @@ def training(kinds: dict[str, Path], rounds: int, n_iter: int) -> dict[str, floa
 
 
 def processes(path: Path, rounds: int, n_iter: int) -> dict[str, float]:
-    """Rows a second of training with one and two processes: the difference of a long and a short run."""
+    """Rows a second in the first iterations of a fit with default settings, by one process and by two."""
     found: dict[str, list[float]] = {}
     with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
         script.write(PROCESSES)
@@ -84,45 +112,54 @@ def processes(path: Path, rounds: int, n_iter: int) -> dict[str, float]:
         for _ in range(rounds):
             for batch in BATCHES:
                 for devices in (1, 2):
-                    seconds = []
-                    for n in (n_iter // 4, n_iter):
-                        command = [sys.executable, script.name, str(path), str(devices), str(n), str(batch)]
-                        done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
-                        seconds.append(float(done.stdout.splitlines()[-1]))
-                    rate = batch * (n_iter - n_iter // 4) / (seconds[1] - seconds[0])
-                    found.setdefault(f"{devices} processes, batches of {batch}", []).append(rate)
+                    command = [sys.executable, script.name, str(path), str(devices), str(n_iter), str(batch)]
+                    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+                    rates = found.setdefault(f"{devices} processes, batches of {batch}", [])
+                    rates.append(float(done.stdout.splitlines()[-1]))
     return {name: max(rates) for name, rates in found.items()}
 
 
 def encoding(kinds: dict[str, Path], folder: Path, rounds: int) -> dict[str, float]:
-    """Rows a second into a folder, by this process and by two workers of Ray, which start before."""
+    """Rows a second into a folder, by this process and by two workers of Ray, once they are there.
+
+    The rows are encoded once and many times over; the difference has no start in it.
+    """
     import ray  # pyright: ignore[reportMissingImports]  (an extra)
 
     model_path = folder / "model.sdlgm"
     SDLGM(**SETTINGS, max_iter=50).fit(kinds["npy"]).save(model_path)
     estimator = load(model_path)
-    rows = open_rows(kinds["npy"])
-    assert rows is not None
+    many = folder / "many"
+    many.mkdir()
+    for number in range(N_COPIES):
+        for path in kinds["npy"].iterdir():
+            (many / f"{number}-{path.name}").symlink_to(path)
     ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False)
-    times: dict[str, list[float]] = {"local": [], "ray, 2 workers": []}
+    times: dict[tuple[str, int], list[float]] = {}
     for number in range(rounds):
-        for name, of_name in times.items():
-            coded = CodedParts(folder / f"{name}-{number}", rows, estimator.module_.config.n_features, {})
-            start = time.perf_counter()
-            if name == "local":
-                coded.encode(estimator.transform)
-            else:
-                encode_with_ray(model_path, coded, {}, n_workers=2)
-            of_name.append(time.perf_counter() - start)
+        for name in ENGINES:
+            for rows in (open_rows(kinds["npy"]), open_rows(many)):
+                assert rows is not None
+                out = folder / f"{name}-{len(rows)}-{number}"
+                coded = CodedParts(out, rows, estimator.module_.config.n_features, {})
+                start = time.perf_counter()
+                if name == "local":
+                    coded.encode(estimator.transform)
+                else:
+                    encode_with_ray(model_path, coded, {}, n_workers=2)
+                times.setdefault((name, len(rows)), []).append(time.perf_counter() - start)
     ray.shutdown()
-    return {name: len(rows) / seconds for name, seconds in best(times).items()}
+    few, all_rows = N_ROWS, N_COPIES * N_ROWS
+    took = {key: min(values) for key, values in times.items()}
+    rates = {name: (all_rows - few) / (took[name, all_rows] - took[name, few]) for name in ENGINES}
+    return rates | {"ray, start": took[ENGINES[1], few] - few / rates[ENGINES[1]]}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/results/scaling.json"))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--iterations", type=int, default=800)
+    parser.add_argument("--iterations", type=int, default=300)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
@@ -134,7 +171,9 @@ def main() -> None:
             "encoding": encoding(kinds, folder, arguments.rounds),
         }
     protocol = {
-        "rows": f"{N_ROWS:,} of {N_COLUMNS} numbers in four files, parquet files in row groups of {GROUP:,}",
+        "rows": f"{N_ROWS:,} of {N_COLUMNS} numbers in four files, parquet files in row groups of {GROUP:,}; "
+        f"{N_COPIES} times over to encode",
+        "start": "training without the first tenth of its iterations, encoding without the start of the workers",
         "model": "the default one; one thread in each process",
         "best of": f"{arguments.rounds} rounds in which the contestants take turns",
     }

@@ -33,22 +33,23 @@ def _processes(result: Result) -> list[str]:
 
 def _encoding(result: Result) -> list[str]:
     lines = heading("encoding files into files", "rows a second")
-    return lines + [line(text, f"{result['encoding'][name]:,.0f}") for name, text in ENGINES.items()]
+    lines += [line(text, f"{result['encoding'][name]:,.0f}") for name, text in ENGINES.items()]
+    return [*lines, "", f"The workers of Ray take {result['encoding']['ray, start']:.0f} seconds to start."]
 
 
 def _many(result: Result) -> list[str]:
     """What the figures above mean for a hundred million rows."""
     encoding, training = result["encoding"], result["training"]
     size = 4 * result["n_columns"] * N_MANY / 1e9
-    one, two = (N_MANY / encoding[name] / 3600 for name in ENGINES)
+    one, two = (N_MANY / encoding[name] / 60 for name in ENGINES)
     epoch = N_MANY / training["npy"] / 3600
     default = result["default_iterations"] * result["batch_size"]
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     return [
         f"**A hundred million rows** of {result['n_columns']} numbers in single precision are {size:,.0f} GB. To "
-        f"encode them takes {N_MANY:,} / {encoding['local']:,.0f} a second = {one:.1f} hours of one process, {two:.1f} "
-        f"hours of the two workers, and {two / 10:.1f} hours of ten machines if each does as much; each then reads "
-        f"{1000 * size / (two * 3600):,.0f} MB a second. To train, they need not all be seen: the default "
+        f"encode them takes {N_MANY:,} / {encoding['local']:,.0f} a second = {one:.0f} minutes of one process, "
+        f"{two:.0f} minutes of the two workers here, and {two / 10:.0f} minutes of ten such machines if each does as "
+        f"much, reading {1000 * size / (two * 60):,.0f} MB a second. To train, they need not all be seen: the default "
         f"{result['default_iterations']:,} iterations use {default:,} rows, drawn from all parts, and take "
         f"{default / training['npy'] / 60:.0f} minutes, while once through all of them would take {epoch:.0f} hours. "
         "The first look at the data, which finds their ranges and checks them, is one reading of all files.",
