@@ -69,13 +69,13 @@ wheel: .venv/.developer
 FUZZ_SECONDS ?= 20
 FUZZ_TARGETS ?= $(shell $(BIN)/python -c "import sys; sys.path.insert(0, 'tests'); from fuzz_targets import TARGETS; print(*TARGETS)")
 fuzz: .venv/.developer
-	$(PIP_INSTALL) '.[fuzz]'
+	$(PIP_INSTALL) -e '.[fuzz]'
 	@mkdir -p fuzz/findings
 	cd fuzz/findings && for target in $(FUZZ_TARGETS); do \
 		echo "== $$target"; OMP_NUM_THREADS=1 ../../$(BIN)/python ../run.py $$target -max_total_time=$(FUZZ_SECONDS) || exit 1; done
 
 audit: .venv/.developer
-	$(PIP_INSTALL) '.[audit]'
+	$(PIP_INSTALL) -e '.[audit]'
 	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 clean:

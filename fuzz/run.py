@@ -10,8 +10,11 @@ from pathlib import Path
 
 import atheris
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-with atheris.instrument_imports(include=["sdlgm"], exclude=["sdlgm._kernels"]):
+ROOT = Path(__file__).resolve().parents[1]
+COMPILED = ["sdlgm._kernels", *(f"sdlgm._kernels.{path.stem}" for path in (ROOT / "src/sdlgm/_kernels").glob("*.py"))]
+
+sys.path.insert(0, str(ROOT / "tests"))
+with atheris.instrument_imports(include=["sdlgm"], exclude=COMPILED):
     from fuzz_targets import TARGETS
 
 
