@@ -119,8 +119,8 @@ PROTOCOL = {
     "scattered": "56 x 84 pixels, digits anywhere, the brighter pixel seen where they overlap",
     "choice": f"each system's settings by the squared error of the expected counts on the last {N_VALIDATION} training "
     "pictures, after a third of the iterations on the others",
-    "length": "1,000 iterations for columns; 1,600 for digits anywhere, of all systems, prolonged after a test score with "
-    "1,000 (0.059), so not chosen by held-out pictures alone",
+    "length": "1,000 iterations for columns; 1,600 for digits anywhere, of all systems, prolonged after a test score "
+    "with 1,000 (0.059), so not chosen by held-out pictures alone",
     "final fit": "on all training pictures, with the chosen setting, once for each seed; pictures are the same for all",
     "error": "mean squared error a class, of the expected counts and of the counts rounded to whole numbers; whole "
     "vector: share of pictures with all ten counts right",
