@@ -27,6 +27,8 @@ SETTINGS: dict[str, Any] = {"batch_size": 100, "random_state": 0}
 ENGINES = ("local", "ray, 2 workers")
 BATCHES = (100, 500)
 """With which two processes are compared to one."""
+N_COPIES = 20
+"""How often the rows are encoded: the workers of a cluster take seconds to start."""
 PROCESSES = """
 import sys, time
 import torch
@@ -71,10 +73,6 @@ def write_files(folder: Path) -> dict[str, Path]:
         table = pa.table({f"c{i}": rows[:, i] for i in range(N_COLUMNS)})
         parquet.write_table(table, kinds["parquet"] / f"{number}.parquet", row_group_size=GROUP, use_dictionary=False)
     return kinds
-
-
-N_COPIES = 20
-"""How often the rows are encoded: the workers of a cluster take seconds to start."""
 
 
 class EnoughError(Exception):

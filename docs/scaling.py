@@ -4,6 +4,8 @@ from typing import Any
 
 from markdown_table import heading, line
 
+from sdlgm.paper.provenance import protocol_lines
+
 Result = dict[str, Any]
 N_MANY = 100_000_000
 SOURCES = {"memory": "an array in memory", "npy": "a folder of `.npy` files", "parquet": "a folder of parquet files"}
@@ -11,7 +13,19 @@ ENGINES = {"local": "`--engine local`, one process", "ray, 2 workers": "`--engin
 
 
 def sections(result: Result) -> dict[str, list[str]]:
-    return {"measured": [*_training(result), "", *_processes(result), "", *_encoding(result), "", *_many(result)]}
+    return {
+        "measured": [
+            *_training(result),
+            "",
+            *_processes(result),
+            "",
+            *_encoding(result),
+            "",
+            *_many(result),
+            "",
+            *protocol_lines(result),
+        ]
+    }
 
 
 def _training(result: Result) -> list[str]:
@@ -44,7 +58,6 @@ def _many(result: Result) -> list[str]:
     one, two = (N_MANY / encoding[name] / 60 for name in ENGINES)
     epoch = N_MANY / training["npy"] / 3600
     default = result["default_iterations"] * result["batch_size"]
-    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     return [
         f"**A hundred million rows** of {result['n_columns']} numbers in single precision are {size:,.0f} GB. To "
         f"encode them takes {N_MANY:,} / {encoding['local']:,.0f} a second = {one:.0f} minutes of one process, "
@@ -53,7 +66,4 @@ def _many(result: Result) -> list[str]:
         f"{result['default_iterations']:,} iterations use {default:,} rows, drawn from all parts, and take "
         f"{default / training['npy'] / 60:.0f} minutes, while once through all of them would take {epoch:.0f} hours. "
         "The first look at the data, which finds their ranges and checks them, is one reading of all files.",
-        "",
-        f"{'; '.join(f'{name}: {text}' for name, text in result['protocol'].items())}. {result['cores']} cores; "
-        f"{versions}; `{result['command']}`.",
     ]

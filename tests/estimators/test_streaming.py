@@ -167,19 +167,24 @@ def test__fit__wrong_files__are_refused_before_training(folder, digits, small, t
         SDLGM(**small).fit(tmp_path / "nothing.parquet")
 
 
-def test__resume__rows_in_files__ends_where_an_uninterrupted_run_does(folder, small, tmp_path, small_buffer):
-    options = {**small, "random_state": 0}
-    whole = SDLGM(**options).fit(folder)
+def interrupted(source, folder, at: int, **options) -> None:
+    """Leave the checkpoint of a run that was stopped at an iteration."""
 
     class StopError(Exception):
         pass
 
     def stop(_module, iteration: int) -> None:
-        if iteration == 37:
+        if iteration == at:
             raise StopError
 
     with pytest.raises(StopError):
-        SDLGM(**options, checkpoint_dir=tmp_path, checkpoint_every=10).fit(folder, callback=stop)
+        SDLGM(**options, checkpoint_dir=folder, checkpoint_every=10).fit(source, callback=stop)
+
+
+def test__resume__rows_in_files__ends_where_an_uninterrupted_run_does(folder, small, tmp_path, small_buffer):
+    options = {**small, "random_state": 0}
+    whole = SDLGM(**options).fit(folder)
+    interrupted(folder, tmp_path, 37, **options)
     resumed = SDLGM(**options, checkpoint_dir=tmp_path, checkpoint_every=10, resume=True).fit(folder)
     for name, tensor in whole.module_.state_dict().items():
         np.testing.assert_array_equal(resumed.module_.state_dict()[name].numpy(), tensor.numpy())
@@ -233,20 +238,6 @@ def test__memory__rows_in_files__does_not_grow_with_them(tmp_path, kind):
     assert more < 0.8 * size, f"{more / 1e6:.0f} MB for {size / 1e6:.0f} MB of rows"
 
 
-def interrupted(source, folder, **options) -> None:
-    """Leave the checkpoint of a run that ended half way."""
-
-    class StopError(Exception):
-        pass
-
-    def stop(_module, iteration: int) -> None:
-        if iteration == 20:
-            raise StopError
-
-    with pytest.raises(StopError):
-        SDLGM(**options, checkpoint_dir=folder, checkpoint_every=10).fit(source, callback=stop)
-
-
 def test__resume__other_row_groups_or_held_out_rows__are_refused(tmp_path, small, digits):
     options = {**small, "max_iter": 40, "random_state": 0}
     source = tmp_path / "rows.parquet"
@@ -256,12 +247,12 @@ def test__resume__other_row_groups_or_held_out_rows__are_refused(tmp_path, small
         pq.write_table(table, source, row_group_size=group)
 
     write(50)
-    interrupted(source, tmp_path / "a", **options)
+    interrupted(source, tmp_path / "a", 20, **options)
     write(100)
     with pytest.raises(ModelFileError, match="was made with data"):
         SDLGM(**options, checkpoint_dir=tmp_path / "a", resume=True).fit(source)
     options["early_stopping"] = True
-    interrupted(source, tmp_path / "b", **options, validation_fraction=0.2)
+    interrupted(source, tmp_path / "b", 20, **options, validation_fraction=0.2)
     with pytest.raises(ModelFileError, match="was made with data"):
         SDLGM(**options, checkpoint_dir=tmp_path / "b", resume=True, validation_fraction=0.5).fit(source)
 

@@ -424,7 +424,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             raise ValueError(
                 "early_stopping=True sets whole row groups aside, and these are too few; write the rows in several"
             )
-        kept = [number for number in range(len(sizes)) if number not in set(held_out)]
+        kept = sorted(set(range(len(sizes))) - set(held_out))
         size = -(-_MOST_HELD_OUT // len(held_out))
         watched = np.concatenate([rows.read(rows.parts[number])[:size].copy() for number in held_out])
         return watched, kept
