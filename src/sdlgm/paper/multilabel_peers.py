@@ -145,11 +145,11 @@ class RankGauss(TransformerMixin, BaseEstimator):
 
 
 def gradient_boosting(
-    *, learning_rate: float = 0.1, max_leaf_nodes: int = 8, random_state: int = 0
+    *, max_leaf_nodes: int = 8, min_samples_leaf: int = 5, random_state: int = 0
 ) -> PresenceProbabilities:
     """Histogram-based boosting for each label by itself, with few trees: there may be hundreds of labels."""
     trees = HistGradientBoostingClassifier(
-        learning_rate=learning_rate, max_iter=40, max_leaf_nodes=max_leaf_nodes, random_state=random_state
+        max_iter=40, max_leaf_nodes=max_leaf_nodes, min_samples_leaf=min_samples_leaf, random_state=random_state
     )
     return PresenceProbabilities(MultiOutputClassifier(trees))
 
@@ -177,7 +177,7 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
     "mlp": [{"alpha": alpha, "inputs": inputs} for alpha in (1e-4, 1.0) for inputs in ("standard", "rank")],
     "mlp_and_extra_trees": [{"alpha": 1.0, "inputs": inputs} for inputs in ("standard", "rank")],
     "gradient_boosting": [
-        {"learning_rate": 0.1, "max_leaf_nodes": 8},
-        {"learning_rate": 0.1, "max_leaf_nodes": 3},
+        {"max_leaf_nodes": 8, "min_samples_leaf": 5},
+        {"max_leaf_nodes": 3, "min_samples_leaf": 20},
     ],
 }
