@@ -65,7 +65,7 @@ def _made(split: str, n: int | None = None):
 
 
 def test__reproduce_counts__small__has_rows_pictures_and_protocol(tmp_path, monkeypatch):
-    tiny = counts.Pictures("tiny", _made, 6, 2)
+    tiny = counts.Pictures("tiny", _made, (6, 9), 2)
     monkeypatch.setattr(counts, "DATA", {"columns": tiny})
     # In this process: another would not know the small data.
     monkeypatch.setattr(counts, "run_all", lambda work, runs, folder, _: [run | work(run, folder) for run in runs])
@@ -77,7 +77,9 @@ def test__reproduce_counts__small__has_rows_pictures_and_protocol(tmp_path, monk
     assert (tmp_path / "counts-columns.png").stat().st_size > 1000
     ours, forest = result["rows"]
     assert ours["selected"] == ours["grid"][int(np.argmin(ours["validation"]))]
-    assert len(ours["validation"]) == len(ours["grid"])
+    assert len(ours["validation"]) == len(ours["grid"]) == 2 * len(chosen["sdlgm_patches"].grid)
+    assert {setting["max_iter"] for setting in ours["grid"]} == {6, 9}
+    assert forest["grid"] == list(chosen["random_forest"].grid)
     assert ours["paper"] == 0.05
     assert forest["paper"] == 0.16
     zeros = np.square(_made("test").counts).mean()

@@ -16,11 +16,19 @@ Run = dict[str, Any]
 """What identifies a run: plain values only, since it names the run's file."""
 
 
-def run_all(work: Callable[[Run, Path], dict[str, Any]], runs: Sequence[Run], folder: Path, n_jobs: int) -> list[Run]:
+def run_all(
+    work: Callable[[Run, Path], dict[str, Any]],
+    runs: Sequence[Run],
+    folder: Path,
+    n_jobs: int,
+    *,
+    per_process: int = 1,
+) -> list[Run]:
     """``work(run, its folder)`` for each run; results come in the order of ``runs``.
 
-    The result of a run is kept in its folder, so that a second call does only what is missing. A run that is
-    interrupted goes on from whatever ``work`` has left in the folder.
+    A process does ``per_process`` runs; the start of one for each would take longer than short runs do. The result of a
+    run is kept in its folder, so that a second call does only what is missing. A run that is interrupted goes on from
+    whatever ``work`` has left in the folder.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -32,11 +40,13 @@ def run_all(work: Callable[[Run, Path], dict[str, Any]], runs: Sequence[Run], fo
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    # A process of its own for each run, with one thread: what a run measures does not depend on its neighbours' torch.
+    # Processes with one thread each: what a run measures does not depend on its neighbours' torch.
     context = multiprocessing.get_context("spawn")
     with (
         Progress(*columns) as progress,
-        ProcessPoolExecutor(n_jobs, mp_context=context, initializer=_one_thread, max_tasks_per_child=1) as pool,
+        ProcessPoolExecutor(
+            n_jobs, mp_context=context, initializer=_one_thread, max_tasks_per_child=per_process
+        ) as pool,
     ):
         task = progress.add_task("", total=len(runs), completed=len(runs) - len(missing))
         futures = {pool.submit(_work_and_keep, work, run, folder): run for run in missing}

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sdlgm import SDLGMClassifier
 from sdlgm.paper.linear import LinearMultiLabel
-from sdlgm.paper.multilabel_peers import GRIDS, N_TREES, PEERS, RankGauss
+from sdlgm.paper.multilabel_peers import GRIDS, N_MEMBERS, N_TREES, PEERS, RankGauss
 from sdlgm.paper.provenance import publish
 from sdlgm.paper.runs import Run, run_all, versioned
 from sdlgm.thresholds import GRID as THRESHOLDS
@@ -27,7 +27,6 @@ N_RERUNS = 5
 CAL500_SPLITS = 5
 CAL500_TRAIN = 400
 N_BOOTSTRAP = 1000
-N_MEMBERS = 5
 
 Setting = dict[str, Any]
 AVERAGES = ("micro", "macro")
@@ -42,7 +41,7 @@ class Task:
     X_test: np.ndarray
     Y_test: np.ndarray
     unlabelled: np.ndarray
-    """Training rows that no label is known of."""
+    """Training rows without any label, here taken for rows of which the labels are not known."""
 
 
 DATA = {
@@ -94,13 +93,11 @@ class System:
     needs_network: bool = False
     """Whether settings are completed by the network and the inputs that the folds of this split prefer."""
     grid_of_many: Sequence[Setting] | None = None
-    """What is tried if there are many labels, which takes time; the first two settings of the grid if None."""
+    """What is tried if there are many labels, which takes time; the grid if None."""
 
     def grid_of(self, data: str, quick: bool) -> list[Setting]:
         """What is tried on a data set."""
-        grid = self.grid
-        if data in WITH_MANY_LABELS:
-            grid = self.grid[:2] if self.grid_of_many is None else self.grid_of_many
+        grid = self.grid if data not in WITH_MANY_LABELS or self.grid_of_many is None else self.grid_of_many
         return list(grid[: 1 if quick else None])
 
     def predict(self, setting: Setting, seed: int, task: Task, rows: np.ndarray) -> Prediction:
@@ -112,7 +109,10 @@ class System:
 
 def _linear(setting: Setting, _seed: int, task: Task, rows: np.ndarray) -> Prediction:
     model = make_pipeline(StandardScaler(), LinearMultiLabel(**setting))
-    return model.fit(task.X, task.Y).predict_proba(rows), None
+    probs = model.fit(task.X, task.Y).predict_proba(rows)
+    if setting["loss"] != "logistic":  # they share out 1 among the labels, so that thresholds would be all too small
+        probs = np.minimum(probs * task.Y.sum(axis=1).mean(), 1.0)
+    return probs, None
 
 
 def _peer(setting: Setting, seed: int, task: Task, rows: np.ndarray) -> Prediction:
@@ -210,18 +210,17 @@ def _systems() -> dict[str, System]:
         systems[f"sdlgm_{variant}_unlabelled"] = replace(system, data=("birds", "birds_without_site"))
     for name in PEERS:
         systems[name] = System(name.replace("_", " "), _peer, GRIDS[name], {"peer": name})
-    for name in ("gradient_boosting", "mlp_and_extra_trees"):
-        systems[name] = replace(systems[name], grid_of_many=systems[name].grid[:1])
+    boosting = systems["gradient_boosting"]
+    systems["gradient_boosting"] = replace(boosting, grid_of_many=boosting.grid[:1])
     return systems
 
 
 def _own(variant: str, form: str, title: str, **further: Any) -> System:
     fixed = {"variant": variant, "likelihood": form, **further}
+    grid = _grid(variant, form)
     # With many labels, the best macro F1 needs more labels in a row than any training row has.
-    grid_of_many = BUDGETS if (variant, form) == ("dis", "subset") else None
-    return System(
-        title, _sdlgm, _grid(variant, form), fixed, _printed(variant), needs_network=True, grid_of_many=grid_of_many
-    )
+    grid_of_many = BUDGETS if (variant, form) == ("dis", "subset") else grid[:2]
+    return System(title, _sdlgm, grid, fixed, _printed(variant), needs_network=True, grid_of_many=grid_of_many)
 
 
 SYSTEMS = _systems()
@@ -232,23 +231,26 @@ PROTOCOL = {
     f"102 rows, seeds 0 to {CAL500_SPLITS - 1}; the paper does not say which rows it tests with",
     "inputs": "standardised with the statistics of the training rows, or, if the folds prefer it (SDLGM, chain, neural "
     "network), brought to a normal distribution by their ranks among the training rows; trees take them as they are",
-    "mlp and extra trees": "the mean of the two peers' probabilities, a control for the SDLGM with trees",
+    "mlp and extra trees": f"half the mean of {N_MEMBERS} networks, half trees: a control for the SDLGM with trees",
+    "softmax and sparsemax": "their outputs, which sum to 1, times the mean number of labels, at most 1, before they "
+    "are compared with thresholds",
     "network": "which of four (two widths, standardised inputs or ranks) is chosen with SDLGM-Dis, subset, by the same "
-    "folds, for all SDLGM rows; batches of 200 rows, of 100 for CAL500, 200 iterations",
+    "folds, for all SDLGM rows, beside what their own grids have to choose; batches of 200 rows, of 100 for CAL500, "
+    "200 iterations",
     "L0": "the largest number of labels of a training row, or twice that if the folds prefer it; predictions keep it",
     "choice": f"settings and thresholds by {N_FOLDS} iterative-stratified folds of the training rows, pooled "
     "out-of-fold probabilities; once for the largest micro F1, with one threshold for all labels, and once for the "
     "largest macro F1, with thresholds c * frequency ** power of which c and power are chosen; the same rule for every "
     "system",
-    "CAL500": "of each grid the first two settings are tried, of boosted trees and of the mean of two peers the first, "
-    "to save time; SDLGM-Dis, subset, also has twice the budget to choose",
+    "CAL500": "to save time, the first two settings of the grids of the SDLGM and the first one of boosted trees are "
+    "tried; SDLGM-Dis, subset, also has twice the budget to choose",
     "reruns": f"{N_RERUNS} with different seeds for Birds and Emotions, one for each split for CAL500",
     "macro": "labels without positives in the test rows count as 0 (as in scikit-learn); 'present' leaves them out",
     "interval": f"95 %, {N_BOOTSTRAP} bootstrap samples of the test rows, of the mean over reruns; a label that a "
     "sample happens to miss is left out of its macro average; for CAL500 the mean of the intervals' ends over the "
     "splits",
     "time": "processor seconds on one thread for the search, the final fits and the predictions together, other runs "
-    "beside it",
+    "beside it; for SDLGM rows with the choice of the network, which they share",
     "location": "the attribute location of Birds is the code of a site; one-hot and dropped are both reported",
 }
 
@@ -281,9 +283,9 @@ def reproduce_table2(
         for system in systems
         if name in SYSTEMS[system].data
     ]
-    results = run_all(measure, runs, work_folder, n_jobs)
+    results = run_all(measure, runs, work_folder, n_jobs, per_process=20)
     rows = [
-        _row(system, name, [r for r in results if (r["system"], r["data"]) == (system, name)])
+        _row(system, name, [r for r in results if (r["system"], r["data"]) == (system, name)], networks)
         for name in data
         for system in systems
         if name in SYSTEMS[system].data
@@ -316,8 +318,10 @@ def choose_network(run: Run, _folder: Path) -> dict[str, Any]:
 
 
 def _version(settings: Any) -> str:
-    fixed = [NETWORKS, ITERATIONS, BATCH, SMALL_BATCH, N_FOLDS, N_RERUNS, list(THRESHOLDS), list(POWERS)]
-    return versioned([fixed, settings])
+    sizes = [ITERATIONS, BATCH, SMALL_BATCH, MANY_LABELS, N_FOLDS, N_RERUNS, N_BOOTSTRAP, CAL500_TRAIN]
+    sizes += [N_TREES, N_MEMBERS]
+    defaults = SDLGMClassifier().get_params()
+    return versioned([NETWORKS, sizes, defaults, list(THRESHOLDS), list(POWERS), settings])
 
 
 def _n_splits(data: str, quick: bool) -> int:
@@ -411,8 +415,9 @@ def _interval(Y: np.ndarray, predictions: list[np.ndarray], average: str) -> lis
     return (100 * np.quantile(scores / len(predictions), [0.025, 0.975])).tolist()
 
 
-def _row(system: str, data: str, results: list[Run]) -> dict[str, Any]:
+def _row(system: str, data: str, results: list[Run], networks: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
     """One row of the table from its splits."""
+    shared = [networks[data, r["split"]]["seconds"] for r in results] if SYSTEMS[system].needs_network else []
     joined = {key: [value for r in results for value in r[key]] for key in ("micro", "macro", "macro_present")}
     ends = {
         f"{average}_interval": np.mean([r[f"{average}_interval"] for r in results], axis=0).tolist()
@@ -429,12 +434,12 @@ def _row(system: str, data: str, results: list[Run]) -> dict[str, Any]:
         "grid": SYSTEMS[system].grid_of(data, quick=False),
         "fixed": SYSTEMS[system].fixed,
         "numbers": results[0]["numbers"],
-        "seconds": sum(r["seconds"] for r in results),
+        "seconds": sum([*shared, *(r["seconds"] for r in results)]),
     }
 
 
 def _label_numbers(data: str) -> list[int]:
-    """How many rows have each number of labels, from 0 on; training and test rows together."""
+    """How many of the rows with a label have each number of them, from 0 on; training and test rows together."""
     task = load_task(data, 0)
     numbers = np.concatenate([task.Y, task.Y_test]).sum(axis=1)
     return np.bincount(numbers).tolist()
