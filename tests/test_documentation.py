@@ -50,9 +50,9 @@ def test__make_targets__in_the_readme__exist():
 
 
 def test__docstring_examples__of_the_estimators__are_true():
-    from sdlgm.estimators import _classifier, _sdlgm
+    from sdlgm.estimators import _classifier, _counter, _sdlgm
 
-    for module in (_sdlgm, _classifier):
+    for module in (_sdlgm, _classifier, _counter):
         result = doctest.testmod(module)
         assert result.failed == 0
         assert result.attempted > 3
@@ -63,7 +63,7 @@ def test__generated_pages__are_made_from_the_results_and_links_lead_somewhere():
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("estimator", ["SDLGM", "SDLGMClassifier"])
+@pytest.mark.parametrize("estimator", ["SDLGM", "SDLGMClassifier", "SDLGMCounter"])
 def test__parameters__of_the_estimators__are_all_documented(estimator):
     kind = getattr(sdlgm, estimator)
     documentation = kind.__doc__ or ""

@@ -607,7 +607,8 @@ def count_fit(
     check_writable(model)
     dataset = read_counted(data, _names(classes))
     if not dataset.counts.shape[1]:
-        raise DataError(f"{data}: which columns are counts? Name them with --classes a,b,c")
+        where = "add an array called counts" if data.endswith((".npy", ".npz")) else "name them with --classes a,b,c"
+        raise DataError(f"{data}: which numbers are counts? {where.capitalize()}")
     estimator = SDLGMCounter(
         max_active=max_active,
         encoder=encoder,
@@ -823,7 +824,9 @@ def reproduce_counts(
     result: ResultOut = Path("counts.json"),
     data: Annotated[str, typer.Option(help="columns or scattered; both if not given.")] = "",
     systems: Annotated[str, typer.Option(help="Which systems, with commas; all if not given.")] = "",
-    seeds: Annotated[int, typer.Option(help="Runs of each; 0 for 5 of the SDLGM with patches, fewer of others.")] = 0,
+    seeds: Annotated[
+        int, typer.Option(min=0, help="Runs of each; 0 for 5 of the SDLGM with patches, fewer of others.")
+    ] = 0,
     jobs: Jobs = 0,
     work: Work = Path("runs"),
 ) -> None:

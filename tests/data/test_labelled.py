@@ -39,11 +39,11 @@ def test__read_labelled__no_labels__gives_no_columns_of_them(tmp_path):
     ("text", "labels", "message"),
     [
         (CSV, ["warm"], "has no column 'warm'"),
-        (CSV, ["wet", "wet"], "a label is named twice"),
+        (CSV, ["wet", "wet"], "a name is there twice"),
         (CSV, ["wet", "a", "cold", "b"], "has no columns of features"),
         (CSV, ["b"], "label 'b' has the value 2; labels are 0 or 1"),
-        (CSV.replace("1,0.5", ",0.5"), ["wet"], "label 'wet' has 1 missing values"),
-        (CSV.replace("1,0.5", "x,0.5"), ["wet"], "label 'wet' holds string"),
+        (CSV.replace("1,0.5", ",0.5"), ["wet"], "column 'wet' has 1 missing values"),
+        (CSV.replace("1,0.5", "x,0.5"), ["wet"], "column 'wet' holds string"),
         (CSV.replace("0.5", "loud"), ["wet"], "column 'a' holds string, not numbers"),
         (CSV.replace("0.5", ""), ["wet"], "column 'a' has 1 missing values"),
         ("a,wet\n", ["wet"], "has no rows"),
@@ -57,7 +57,7 @@ def test__read_labelled__bad_columns__are_named(tmp_path, text, labels, message)
 
 def test__read_labelled__nan_in_a_label__is_missing(tmp_path):
     pq.write_table(pa.table({"a": [1.0, 2.0], "wet": [1.0, float("nan")]}), tmp_path / "data.parquet")
-    with pytest.raises(DataError, match="label 'wet' has 1 missing values"):
+    with pytest.raises(DataError, match="column 'wet' has 1 missing values"):
         read_labelled(tmp_path / "data.parquet", ["wet"])
 
 

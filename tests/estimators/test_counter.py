@@ -325,3 +325,22 @@ def test__predict__before_fit__is_refused(data):
     for method in ("predict", "predict_mean", "predict_proba"):
         with pytest.raises(NotFittedError):
             getattr(SDLGMCounter(), method)(data[0])
+
+
+def test__fit__fails_on_other_columns__leaves_the_fitted_model_alone(data, tmp_path):
+    X, counts = data
+    model = SDLGMCounter(**SMALL, max_active=6).fit(X, counts)
+    before = model.predict_mean(X)
+    with pytest.raises(BudgetError):
+        model.fit(X[:, :4], counts + 9)
+    np.testing.assert_array_equal(model.predict_mean(X), before)
+    model.save(tmp_path / "model.sdlgm")
+    np.testing.assert_array_equal(load(tmp_path / "model.sdlgm").predict_mean(X), before)
+
+
+def test__fit__fails_the_first_time__leaves_nothing(data):
+    X, counts = data
+    model = SDLGMCounter(**SMALL, max_active=1)
+    with pytest.raises(BudgetError):
+        model.fit(X, counts)
+    assert not hasattr(model, "n_features_in_")

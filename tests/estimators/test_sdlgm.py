@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sdlgm import SDLGM
+from sdlgm import SDLGM, load
 from sdlgm.errors import BudgetError, TrainingDivergedError
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model.posteriors import POSTERIORS
@@ -614,3 +614,17 @@ def test__sample__posterior_over_sets__decodes_sets(digits, small, posterior, mo
     )
     assert model.sample(200, random_state=0).shape == (200, 64)
     assert seen[0].max() == 1
+
+
+def test__annealed_straight_through__slope__is_part_of_the_model(digits, tmp_path):
+    model = SDLGM(
+        n_components=10, max_active=3, hidden=(8,), posterior="subset", gradient="annealed_straight_through",
+        final_temperature=0.5, max_iter=20, random_state=0,
+    ).fit(digits)  # fmt: skip
+    x = torch.as_tensor(digits[:5], dtype=torch.float32)
+    flat, steep = model.module_.posterior(x), model.module_.inference(x)
+    assert float(model.module_.temperatures.feature) == pytest.approx(0.5, abs=0.05)
+    torch.testing.assert_close(steep.logits, flat.logits / model.module_.temperatures.feature)
+    model.save(tmp_path / "model.sdlgm")
+    again = load(tmp_path / "model.sdlgm")
+    assert again.evaluate(digits, random_state=0) == model.evaluate(digits, random_state=0)

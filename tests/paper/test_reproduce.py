@@ -8,7 +8,7 @@ import torch
 
 from sdlgm import load
 from sdlgm.paper import gradients, peers
-from sdlgm.paper.baselines import CoupledBernoulli, CoupledCategorical, LatentVector
+from sdlgm.paper.baselines import CoupledBernoulli, CoupledCategorical, DiscreteVAE, LatentVector
 from sdlgm.paper.long import long_run
 from sdlgm.paper.table1 import ROWS
 
@@ -90,9 +90,53 @@ def test__peers__budget__is_kept_and_more_is_better(digits):
     digits = digits.copy()  # torch wants to be able to write
     coded = [peers.top_k_autoencoder(digits, digits, n_features=20, k=k, iterations=200, seed=0) for k in (1, 8)]
     dictionary = peers.fitted_dictionary(digits, n_features=20, seed=0)
-    coded += [peers.dictionary_codes(dictionary, digits.mean(0), digits, k=k) for k in (1, 8)]
+    coded += [peers.dictionary_codes(dictionary, digits, digits, k=k) for k in (1, 8)]
     for few, many in (coded[:2], coded[2:]):
         assert few.n_active <= 1
         assert many.n_active <= 8
         assert many.bits > few.bits
         assert many.error < few.error
+
+
+def test__code_lengths__by_hand__are_these():
+    known = np.array([[1, 0], [1, 0], [2, 0]])
+    # The first is there in all three rows, the second in none; ones are two of three values.
+    shares, ones = np.array([3.5, 0.5]) / 4, 2.5 / (2.5 + 1.5 + 0.5)
+    bits = peers.code_lengths(known, np.array([[1, 0], [0, 0]]))
+    assert bits[0] == pytest.approx(-np.log2([shares[0], 1 - shares[1], ones]).sum())
+    assert bits[1] == pytest.approx(-np.log2([1 - shares[0], 1 - shares[1]]).sum())
+
+
+def test__baselines__start__has_as_many_variables_on_as_the_prior_says(digits):
+    few = DiscreteVAE(
+        posterior="bernoulli",
+        n_components=20,
+        max_active=20,
+        gate_prior=0.1,
+        max_iter=1,
+        learning_rate=1e-9,
+        random_state=0,
+    ).fit(digits)
+    assert few.evaluate(digits).n_active_expected == pytest.approx(2.0, abs=0.5)
+    assert few.module_.prior().probs[:, 1].detach().numpy() == pytest.approx(np.full(20, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"posterior": "bernoulli", "max_active": 10}, "n_components, 20"),
+        ({"posterior": "categorical", "max_active": 3}, "no multiple"),
+        ({"posterior": "bernoulli", "max_active": 20, "devices": 2, "random_state": 0}, "one process"),
+    ],
+)
+def test__baselines__what_they_cannot_do__is_refused(digits, options, message):
+    with pytest.raises(ValueError, match=message):
+        DiscreteVAE(n_components=20, **options).fit(digits)
+
+
+def test__baselines__files_and_samples__are_refused(digits, tmp_path):
+    model = DiscreteVAE(posterior="bernoulli", n_components=20, max_active=20, max_iter=1, hidden=(8,)).fit(digits)
+    with pytest.raises(NotImplementedError, match="files"):
+        model.save(tmp_path / "model.sdlgm")
+    with pytest.raises(NotImplementedError, match="sampled"):
+        model.sample()

@@ -73,7 +73,7 @@ def read_counted(
 
 def _check_names(source: str, names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
-        raise DataError(f"{source}: a label is named twice among {', '.join(names)}")
+        raise DataError(f"{source}: a name is there twice among {', '.join(names)}")
 
 
 def _existing(source: str) -> tuple[Path, str]:
@@ -105,9 +105,9 @@ def _numbers(path: Path, name: str, column: Any) -> np.ndarray:
 
     kind = column.type
     if column.null_count:
-        raise DataError(f"{path}: label {name!r} has {column.null_count} missing values; drop those rows first")
+        raise DataError(f"{path}: column {name!r} has {column.null_count} missing values; drop those rows first")
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise DataError(f"{path}: label {name!r} holds {kind}; labels are numbers, or false or true")
+        raise DataError(f"{path}: column {name!r} holds {kind}; labels and counts are numbers, or false or true")
     return column.to_numpy().astype(np.float64)
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from numbers import Integral, Real
 from typing import Any, Self, cast
@@ -27,6 +28,9 @@ RandomState = int | np.random.RandomState | None
 
 # Distributions of the number of labels, or of a count, have as many entries.
 LARGEST_BUDGET = 10**4
+
+# What scikit-learn notes when rows are validated for a fit.
+_OF_THE_COLUMNS = ("n_features_in_", "feature_names_in_")
 
 _BATCH = 1000
 # Rows on which a run with targets is watched.
@@ -112,6 +116,20 @@ class TorchEstimator(BaseEstimator):
     def _publish(self, fitting: Any, history: list[train.Record]) -> Self:
         """Make what was fitted the estimator's own, all at once."""
         raise NotImplementedError
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """A fit that fails before it has published anything leaves what the estimator knows of its columns alone."""
+        known = {name: value for name, value in vars(self).items() if name in _OF_THE_COLUMNS}
+        published = vars(self).get("_fitting")
+        try:
+            yield
+        except BaseException:
+            if vars(self).get("_fitting") is published:
+                for name in _OF_THE_COLUMNS:
+                    vars(self).pop(name, None)
+                vars(self).update(known)
+            raise
 
     def _seed_of(self, random_state: RandomState) -> int:
         return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))

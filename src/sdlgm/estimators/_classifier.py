@@ -282,6 +282,10 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
 
         """
         self._check_settings()
+        with self._all_or_nothing():
+            return self._fit(X, y, unlabelled)
+
+    def _fit(self, X, y, unlabelled) -> Self:
         rows = self._validated(X, reset=True)
         labels = labels_of(y)
         if rows.shape[0] != len(labels.indicator):

@@ -236,6 +236,10 @@ class SDLGMCounter(SupervisedEstimator):
 
         """
         self._check_settings()
+        with self._all_or_nothing():
+            return self._fit(X, y)
+
+    def _fit(self, X, y) -> Self:
         flat, shape = _flat(X)
         counts = counts_of(y)
         rows = self._validated(flat, reset=True)

@@ -108,12 +108,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         - ``"chain"``: each feature is present or not, depending on x and on the features before it. The tightest bound.
         - ``"subset"``: the same without looking at other features; all gradients are defined for it.
         - ``"ordered"``: how many features, and one distribution over features for each position; the first features of
-          a code are a coarser code of their own (``transform(X, budget=m)``).
+          a code are a code of their own (``transform(X, budget=m)``).
         - ``"shared"``: the paper's, one gate probability and one feature distribution for all slots.
     gradient : str, default="reinmax"
         How to differentiate through the discrete draw: ``"reinmax"``, ``"straight_through"``, ``"darn"``,
-        ``"score_function"`` or ``"leave_one_out"``; for other posteriors than ``"chain"`` also ``"gumbel_softmax"``,
-        ``"straight_through_gumbel"``, ``"annealed_straight_through"`` or ``"muprop"``; for ``"subset"`` and
+        ``"annealed_straight_through"``, ``"score_function"`` or ``"leave_one_out"``; for other posteriors than
+        ``"chain"`` also ``"gumbel_softmax"``, ``"straight_through_gumbel"`` or ``"muprop"``; for ``"subset"`` and
         ``"ordered"`` also ``"gumbel_rao"``; for ``"subset"`` also ``"disarm"``. See `sdlgm.gradients`.
     kl : {"exact", "paper"}, default="exact"
         The paper also charges closed slots for a feature that nobody sees; the exact divergence is smaller. Of the
@@ -333,7 +333,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             self._check_several(callback)
             _distributed.fit(self, SpooledRows(X) if is_stream(X) else X)
             return self
-        return self._fit(X, callback)
+        with self._all_or_nothing():
+            return self._fit(X, callback)
 
     def _fit(self, X, callback: Callable[[SDLGMModule, int], None] | None = None) -> Self:
         """Fit, as the only process or as one of several."""
@@ -574,7 +575,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             largest p(x, z) of all. The draws of a row depend on its place in X.
         budget : int or None, default=None
             Keep only the first so many features of each code, which are a coarser code of their own. Only with
-            ``posterior="ordered"``, where features come in the order of their importance.
+            ``posterior="ordered"``, whose features have an order; see :mod:`sdlgm.model.ordered` for what it is worth.
 
         Returns
         -------
@@ -618,7 +619,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         family = self.module_.config.posterior
         if family != "ordered":
             raise ValueError(
-                f"budget={budget} needs posterior='ordered', whose features come in the order of their importance; "
+                f"budget={budget} needs posterior='ordered', whose features have an order; "
                 f"this model has posterior={family!r}"
             )
         if n_candidates:

@@ -1,20 +1,18 @@
 """Slope-annealed straight-through."""
 
-from sdlgm.gradients.base import INDEPENDENT, GradientEstimator, register, with_gradient_of
+from sdlgm.gradients.base import register
+from sdlgm.gradients.straight_through import StraightThrough
 
 
 @register
-class AnnealedStraightThrough(GradientEstimator):
-    """Straight-through with a slope: d symbols = d softmax(log p / temperature), the temperature led towards zero.
+class AnnealedStraightThrough(StraightThrough):
+    """`StraightThrough` with a slope: the posterior is softmax(logits / temperature), the temperature led towards zero.
 
-    Chung, Ahn and Bengio, ICLR 2017, whose slope is 1 / temperature, as Jang, Gu and Poole compare it. At temperature
-    1 it is `StraightThrough`; led down (``final_temperature``), the backward pass comes closer to the hard draw.
+    Chung, Ahn and Bengio, ICLR 2017, whose slope is 1 / temperature, as Jang, Gu and Poole compare it. The slope is
+    part of the posterior: symbols are drawn from the steep probabilities, the KL is theirs, and the trained model keeps
+    its last slope. Steeper probabilities are closer to the hard draws for which they stand in the backward pass. At
+    temperature 1 it is `StraightThrough`; ``final_temperature`` leads it down.
     """
 
     name = "annealed_straight_through"
-    defined_for = INDEPENDENT
-
-    def forward(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
-        drawn = posterior.sample_symbols(n_samples, generator)
-        steep = (posterior.log_probs / temperatures.feature).softmax(-1)
-        return log_likelihood(posterior.counts(with_gradient_of(drawn, posterior.n_draws * steep))).mean(0)
+    steepens = True

@@ -68,6 +68,8 @@ class GradientEstimator(nn.Module, ABC):
     """Whether the mean of the estimator is the exact gradient, whatever the likelihood."""
     defined_for: ClassVar[frozenset[Kind]]
     """What codes may be drawn from."""
+    steepens: ClassVar[bool] = False
+    """Whether the temperature is that of the posterior itself: all its logits are divided by it."""
     shareable: ClassVar[bool] = True
     """Whether several processes can each take a part of the batch: no noise but the draws, no averages over batches."""
 

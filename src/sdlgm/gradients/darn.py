@@ -11,7 +11,7 @@ class DARN(HardDraws):
     Gregor, Danihelka, Mnih, Blundell and Wierstra, ICML 2014. For a drawn one-hot D of W symbols the baseline is
     f(D) + f'(D) (k - D) with k = 1 / W, so that what is left of the signal is f'(D) (D - k), times d log p(D). With
     two symbols the bias vanishes if f is quadratic (the "1/2" estimator; the same as `ReinMax`); with more there is
-    no such k, and the bias is large.
+    no such k, and a bias remains.
     """
 
     name = "darn"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sdlgm.model.elbo import Elbo, Objective
 from sdlgm.model.likelihoods import LIKELIHOODS, Gaussian
 from sdlgm.model.networks import mlp
-from sdlgm.model.posteriors import POSTERIORS, EncoderOptions, Posterior, SampledPosterior
+from sdlgm.model.posteriors import POSTERIORS, EncoderOptions, Posterior, SampledPosterior, steeper
 from sdlgm.model.prior import SlotPrior
 from sdlgm.model.slots import KL, Temperatures
 
@@ -71,6 +71,8 @@ class SDLGMModule(nn.Module):
         # Temperatures are kept as logarithms: positive by construction, whether learned or set by a schedule.
         self.log_gate_temperature = nn.Parameter(torch.tensor(config.gate_temperature).log())
         self.log_feature_temperature = nn.Parameter(torch.tensor(config.feature_temperature).log())
+        # Set by the trainer: whether the gradient estimator is one that steepens the posterior.
+        self.steep = False
 
     @torch.no_grad()
     def adapt_to(self, data_mean: Float[Tensor, " D"], varies: Bool[Tensor, " D"]) -> None:
@@ -93,7 +95,8 @@ class SDLGMModule(nn.Module):
 
     def inference(self, x: Float[Tensor, "batch D"]) -> Posterior:
         """q(z given x)."""
-        return self.posterior(x)
+        posterior = self.posterior(x)
+        return steeper(posterior, self.temperatures.feature) if self.steep else posterior
 
     def generative(self, counts: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch D"]:
         """Parameters of p(x given z), beta = g(z)."""

@@ -5,8 +5,12 @@ exchangeable, so a list of L features costs the same wherever they stand, and
 
     KL = KL(q(L) || Binomial(L0, lambda_0)) + sum_l P(L >= l) KL(pi_l || alpha):
 
-nothing is charged for closed slots, nor for where the open ones stand. Position 1 is open whenever any other is, so
-that the positions fill in the order of their importance: the first m features of a code are a coarser code.
+nothing is charged for closed slots, nor for where the open ones stand. Codes are scored as lists: the counts are what
+the decoder sees, so up to log(L! / prod n_k!) nats are paid for an order of the features that says nothing.
+
+Position 1 is open whenever any other is, and so on: the first m features of a code are a code as well. As far as the
+lengths of an observation vary, the decoder has seen such shorter lists, and the early positions learn what matters
+most; where q(L) is sure of one length, nothing tells the positions apart.
 """
 
 from dataclasses import dataclass

@@ -6,8 +6,8 @@ observations; and a line in `POSTERIORS`.
 """
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -121,6 +121,14 @@ class SubsetPosterior(PosteriorNetwork):
 
     def forward(self, x: Float[Tensor, "batch D"]) -> SubsetDistribution:
         return SubsetDistribution(self.encoder(x), self.n_slots)
+
+
+def steeper(posterior: Any, temperature: Float[Tensor, ""]) -> Any:
+    """The posterior with all its logits divided by a temperature; all the tensors that make a posterior are logits."""
+    values = {field.name: getattr(posterior, field.name) for field in fields(posterior)}
+    return replace(
+        posterior, **{name: value / temperature for name, value in values.items() if isinstance(value, Tensor)}
+    )
 
 
 class ChainPosterior(PosteriorNetwork):

@@ -4,6 +4,7 @@ They are SDLGMs with another code and another prior, so that data, networks, tra
 same for all systems of a table.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -197,15 +198,21 @@ class CoupledCategorical(FromPresence):
         return torch.ones_like(self.logits[:, 0, 0])
 
 
+def _log_odds(probability: float) -> float:
+    return math.log(probability) - math.log1p(-probability)
+
+
 class LatentVectorPrior(nn.Module):
-    """Uniform symbols, as in the paper, or learned ones."""
+    """Uniform symbols, as in the paper, or learned ones; Bernoulli variables are on with ``gate_prior`` at first."""
 
     logits: Tensor
 
-    def __init__(self, n_variables: int, n_symbols: int, latent: Latent, *, learn: bool):
+    def __init__(self, n_variables: int, n_symbols: int, latent: Latent, *, gate_prior: float, learn: bool):
         super().__init__()
         self.latent: Latent = latent
         logits = torch.zeros(n_variables, n_symbols)
+        if latent == "bernoulli":
+            logits[:, 1] = _log_odds(gate_prior)
         if learn:
             self.logits = nn.Parameter(logits)
         else:
@@ -221,7 +228,8 @@ class LatentVectorPosterior(PosteriorNetwork):
     latent: Latent
 
     def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
-        encoder = logit_encoder(n_inputs, n_features, options, bias=0.0)
+        bias = _log_odds(options.gate_prior) if self.latent == "bernoulli" else 0.0
+        encoder = logit_encoder(n_inputs, n_features, options, bias=bias)
         super().__init__(encoder, n_slots, n_logits=2 * n_features if self.latent == "bernoulli" else n_features)
 
     def forward(self, x: Float[Tensor, "batch D"]) -> Any:
@@ -287,17 +295,36 @@ class DiscreteVAEModule(SDLGMModule):
         super().__init__(config)
         latent = self.posteriors[config.posterior].latent
         n_symbols = 2 if latent == "bernoulli" else config.n_features // config.n_slots
-        self.prior = LatentVectorPrior(config.n_slots, n_symbols, latent, learn=config.learn_prior)
+        self.prior = LatentVectorPrior(
+            config.n_slots, n_symbols, latent, gate_prior=config.gate_prior, learn=config.learn_prior
+        )
 
 
 class DiscreteVAE(SDLGM):
     """A baseline as an estimator: `SDLGM` with ``posterior="bernoulli"`` or ``"categorical"``, or ``"coupled_..."``.
 
     ``max_active`` is the number of variables: n_components Bernoulli ones, or categorical ones with
-    n_components / max_active symbols each.
+    n_components / max_active symbols each. Bernoulli variables are on with probability ``gate_prior`` at first. It is
+    there to be fitted and measured: files, samples from the prior and several processes are the SDLGM's alone.
     """
 
     _module_class = DiscreteVAEModule
     _parameter_constraints = SDLGM._parameter_constraints | {
         "posterior": [StrOptions(set(DiscreteVAEModule.posteriors))]
     }
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.devices * self.num_nodes > 1:
+            raise ValueError("baselines are trained by one process; set devices=1 and num_nodes=1")
+        latent = DiscreteVAEModule.posteriors[str(vars(self)["posterior"])].latent
+        if latent == "bernoulli" and self.max_active != self.n_components:
+            raise ValueError(f"max_active has to be n_components, {self.n_components}, for Bernoulli variables")
+        if self.n_components % self.max_active:
+            raise ValueError(f"n_components={self.n_components} is no multiple of max_active={self.max_active}")
+
+    def save(self, path: Any) -> None:
+        raise NotImplementedError("baselines are not kept in files")
+
+    def sample(self, n_samples: int = 1, *, random_state: Any = None) -> Any:
+        raise NotImplementedError("baselines are not sampled from")

@@ -26,8 +26,10 @@ PROTOCOL = {
     "models": "seed 0 of the rows sdlgm_chain and sdlgm_ordered of Table I",
     "images": "the test images, as grey levels; what `transform` makes of them, decoded by `inverse_transform`",
     "bits of the SDLGM": "-log2 p(z) of the code under the model's own prior: the length of an ideal entropy code",
-    "bits of the peers": f"which of the 200 coefficients are there, all sets alike, and {peers.VALUE_BITS} bits for "
-    "each of them; the error is measured after that rounding",
+    "bits of the peers": "the length of an ideal entropy code too: whether each coefficient is there, and the rounded "
+    f"values of those that are, by their frequencies in the codes of {peers.PRICED_IMAGES:,} training images; rounded "
+    f"to as few levels as raise the error on these by at most {peers.ROUNDING_COST - 1:.0%}; the error is measured "
+    "after that rounding",
     "top-k sparse autoencoder": "one linear layer each way, 200 features, trained on squared error with as many "
     "iterations and images as the SDLGM",
     "dictionary learning": "MiniBatchDictionaryLearning of scikit-learn, 200 atoms, one pass over 20,000 images; codes "
@@ -76,9 +78,9 @@ def compare(
         coded[f"top-k sparse autoencoder, k = {k}"] = peers.top_k_autoencoder(
             x_train, x_test, n_features=n_features, k=k, iterations=iterations, seed=0
         )
-    dictionary, mean = peers.fitted_dictionary(x_train, n_features=n_features, seed=0), x_train.mean(0)
+    dictionary = peers.fitted_dictionary(x_train, n_features=n_features, seed=0)
     for k in PEER_BUDGETS:
-        coded[f"dictionary learning, k = {k}"] = peers.dictionary_codes(dictionary, mean, x_test, k=k)
+        coded[f"dictionary learning, k = {k}"] = peers.dictionary_codes(dictionary, x_train, x_test, k=k)
     rows = [
         {"code": name, "bits": each.bits, "error": each.error, "n_active": each.n_active}
         for name, each in coded.items()
@@ -146,7 +148,7 @@ def page(result: dict[str, Any]) -> str:
         "reading": "What each feature of a code adds to the image (red) or removes from it (blue).",
         "map": f"The codes of {MAP_IMAGES:,} test images in two dimensions, coloured by digit; the model saw none.",
         "sparsity": "How many slots an image needs, and the gate logit, log-odds of the share of slots in use.",
-        "progressive": "Ordered posterior: the same codes, cut after the first m features.",
+        "progressive": "Ordered posterior: the same codes, cut after the first m positions.",
         "peers": "Error against the length of a code.",
         "peers_images": "The same images from the codes of the SDLGM and of its peers.",
     }
@@ -161,7 +163,7 @@ def page(result: dict[str, Any]) -> str:
             "## At the same budget",
             "",
             "An SDLGM code is discrete: it costs what its prior says. The coefficients of the peers are real numbers, "
-            f"which have to be rounded, here to {peers.VALUE_BITS} bits, before they are a code.",
+            "which have to be rounded before they are a code.",
             "",
             *table,
             "",

@@ -19,6 +19,7 @@ from sdlgm.gradients.base import Kind
 from sdlgm.model import SlotDistribution, Temperatures
 from sdlgm.model.chain import ChainDistribution
 from sdlgm.model.ordered import OrderedDistribution
+from sdlgm.model.posteriors import steeper
 from sdlgm.model.subset import SubsetDistribution
 from sdlgm.paper.baselines import LatentVector
 from sdlgm.paper.provenance import publish
@@ -43,9 +44,10 @@ class Family:
     symbols: Tensor
     """Everything that can be drawn, one a row."""
 
-    def posterior(self, parameters: Sequence[Tensor], copies: int) -> Any:
+    def posterior(self, parameters: Sequence[Tensor], copies: int, *, steep: bool = False) -> Any:
         first, *others = parameters
-        return self.make(first.expand(copies, *first.shape), *others)
+        made = self.make(first.expand(copies, *first.shape), *others)
+        return steeper(made, torch.tensor(TEMPERATURE)) if steep else made
 
 
 def _one_hots(n_variables: int, n_symbols: int) -> Tensor:
@@ -132,10 +134,10 @@ def likelihood(n_features: int) -> Function:
     return log_likelihood
 
 
-def exact_gradient(family: Family, function: Function) -> Tensor:
+def exact_gradient(family: Family, function: Function, *, steep: bool = False) -> Tensor:
     """The gradient of E_q f(z), summed over everything that can be drawn."""
     parameters = [parameter.clone().requires_grad_() for parameter in family.parameters]
-    posterior = family.posterior(parameters, 1)
+    posterior = family.posterior(parameters, 1, steep=steep)
     symbols = family.symbols.unsqueeze(1)
     log_prob = posterior.log_prob_of(symbols)
     expected = (log_prob.exp() * function(posterior.counts(symbols))).sum()
@@ -152,7 +154,7 @@ def estimated_gradients(
     for repeat in range(repeats + 1):
         parameters = [parameter.clone().requires_grad_() for parameter in family.parameters]
         value = estimator(
-            family.posterior(parameters, copies),
+            family.posterior(parameters, copies, steep=estimator.steepens),
             function,
             n_samples=1,
             temperatures=Temperatures(temperature, temperature),
@@ -181,7 +183,7 @@ def n_features_of(family: Family) -> int:
 def measure(name: str, family: Family, *, copies: int = COPIES, repeats: int = REPEATS) -> dict[str, Any]:
     """Bias and spread of an estimator, in units of the length of the exact gradient."""
     function = likelihood(n_features_of(family))
-    exact = exact_gradient(family, function)
+    exact = exact_gradient(family, function, steep=GRADIENTS[name].steepens)
     draws = estimated_gradients(family, new_estimator(name, family), function, copies=copies, repeats=repeats)
     bias = draws.mean(0) - exact
     error = draws.std(0) / repeats**0.5
@@ -209,7 +211,9 @@ def measure_gradients(out: Path, *, n_jobs: int, work_folder: Path) -> dict[str,
     protocol = {
         "model": f"{N_FEATURES} features, {N_SLOTS} slots, a fixed nonlinear likelihood of {N_PIXELS} pixels; the "
         "exact gradient is a sum over everything that can be drawn",
-        "draws": f"{COPIES * REPEATS} of each estimator; temperature {TEMPERATURE} where there is one",
+        "draws": f"{COPIES * REPEATS} of each estimator, of which DisARM and leave-one-out take two codes each, and "
+        f"MuProp two passes through the decoder; temperature {TEMPERATURE} where there is one; the network of the "
+        "score function's baseline is as it starts",
         "bias": "distance between the mean of the draws and the exact gradient, in units of the length of the latter; "
         "its error is the Monte Carlo error of the same distance",
         "deviation": "root of the summed variances of one draw, in the same units",

@@ -12,8 +12,7 @@ import torch
 from sdlgm import SDLGM
 from sdlgm.model import SDLGMModule, discrete_expectation
 from sdlgm.paper.provenance import publish
-from sdlgm.paper.runs import versioned
-from sdlgm.paper.table1 import split
+from sdlgm.paper.table1 import run_version, split
 from sdlgm.report.figures import dense
 
 POINTS = 60  # on the curve
@@ -32,7 +31,7 @@ def long_run(out: Path, *, data: str, iterations: int, seed: int, work_folder: P
 
     train, validation = split(load_data(f"{data}:train").X)
     test = load_data(f"{data}:test").X
-    folder = work_folder / f"long-{data}-{iterations}-{seed}-{versioned(SDLGM().get_params())}"
+    folder = work_folder / f"long-{data}-{iterations}-{seed}-{run_version(SDLGM())}"
     folder.mkdir(parents=True, exist_ok=True)
     every = max(1, iterations // POINTS)
     curve = Curve(folder / "curve.jsonl", validation, every)

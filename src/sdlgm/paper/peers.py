@@ -1,17 +1,21 @@
-"""What else describes an image by at most 40 numbers: a top-k sparse autoencoder, and dictionary learning."""
+"""What else describes an image by at most 40 numbers: a top-k sparse autoencoder, and dictionary learning.
 
-import math
+Their numbers are rounded, and what an entropy code of the rounded ones takes is what a code costs, as it is for the
+SDLGM: the frequencies behind it are those of training images.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import gammaln
 from sklearn.decomposition import MiniBatchDictionaryLearning
 from torch import Tensor, nn
 
 DICTIONARY_IMAGES = 20_000
-VALUE_BITS = 8  # of a coefficient; the error is that of the quantised code
+PRICED_IMAGES = 2_000  # training images whose codes give the frequencies and choose the rounding
+LEVELS = (4, 8, 16, 32, 64, 128, 256)  # that a coefficient is rounded to, over the range of all
+ROUNDING_COST = 1.05  # the fewest levels are taken that raise the error by at most this factor
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,16 @@ def top_k_autoencoder(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    with torch.no_grad():
-        codes = model.codes(torch.from_numpy(test)).numpy()
-        return _coded(codes, lambda values: model.decoder(torch.from_numpy(values)).numpy(), test)
+
+    @torch.no_grad()
+    def encode(images: np.ndarray) -> np.ndarray:
+        return model.codes(torch.from_numpy(images)).numpy()
+
+    @torch.no_grad()
+    def decode(codes: np.ndarray) -> np.ndarray:
+        return model.decoder(torch.from_numpy(codes)).numpy()
+
+    return _coded(encode, decode, train[:PRICED_IMAGES], test)
 
 
 def fitted_dictionary(train: np.ndarray, *, n_features: int, seed: int) -> MiniBatchDictionaryLearning:
@@ -81,20 +92,55 @@ def fitted_dictionary(train: np.ndarray, *, n_features: int, seed: int) -> MiniB
     return learner.fit(train[:DICTIONARY_IMAGES] - train.mean(0))
 
 
-def dictionary_codes(learner: MiniBatchDictionaryLearning, mean: np.ndarray, test: np.ndarray, *, k: int) -> Coded:
+def dictionary_codes(learner: MiniBatchDictionaryLearning, train: np.ndarray, test: np.ndarray, *, k: int) -> Coded:
     """Orthogonal matching pursuit with at most k non-zeros."""
     learner.set_params(transform_n_nonzero_coefs=k)
-    codes = learner.transform(test - mean)
-    return _coded(codes, lambda values: values @ learner.components_ + mean, test)
+    mean = train.mean(0)
+    return _coded(
+        lambda images: learner.transform(images - mean),
+        lambda codes: codes @ learner.components_ + mean,
+        train[:PRICED_IMAGES],
+        test,
+    )
 
 
-def _coded(codes: np.ndarray, decode: Any, test: np.ndarray) -> Coded:
-    """Coefficients are quantised to `VALUE_BITS`; a code is which are there, and their values."""
-    step = (codes.max() - min(0.0, float(codes.min()))) / (2**VALUE_BITS - 1)
-    quantised = (np.round(codes / step) * step).astype(codes.dtype)
-    n_active = (quantised != 0).sum(1)
-    n_features = codes.shape[1]
-    log_subsets = gammaln(n_features + 1) - gammaln(n_active + 1) - gammaln(n_features - n_active + 1)
-    bits = math.log2(n_active.max() + 1) + log_subsets / math.log(2) + VALUE_BITS * n_active
-    decoded = np.clip(decode(quantised), 0, 1)
-    return Coded(float(bits.mean()), float(np.square(decoded - test).mean()), float(n_active.mean()), decoded)
+def _coded(
+    encode: Callable[[np.ndarray], np.ndarray],
+    decode: Callable[[np.ndarray], np.ndarray],
+    priced: np.ndarray,
+    test: np.ndarray,
+) -> Coded:
+    """Rounded codes of the test images, priced by the frequencies in the codes of some training images."""
+
+    def error(codes: np.ndarray, images: np.ndarray) -> float:
+        return float(np.square(np.clip(decode(codes), 0, 1) - images).mean())
+
+    known, codes = encode(priced), encode(test)
+    lowest, highest = float(known.min()), float(known.max())
+    allowed = ROUNDING_COST * error(known, priced)
+    steps = [(highest - lowest) / (levels - 1) for levels in LEVELS]
+    step = next((step for step in steps if error(_rounded(known, step), priced) <= allowed), steps[-1])
+    rounded = _rounded(codes, step)
+    decoded = np.clip(decode(rounded), 0, 1)
+    bits = code_lengths(np.rint(known / step).astype(int), np.rint(codes / step).astype(int))
+    n_active = float((rounded != 0).sum(1).mean())
+    return Coded(float(bits.mean()), float(np.square(decoded - test).mean()), n_active, decoded)
+
+
+def _rounded(codes: np.ndarray, step: float) -> np.ndarray:
+    return (np.rint(codes / step) * step).astype(codes.dtype)
+
+
+def code_lengths(known: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Bits of each row of whole numbers: for each feature whether it is there, and the values of those that are.
+
+    Probabilities are frequencies in the rows of ``known``, with half a row added for what never occurs there.
+    """
+    present = (known != 0).sum(0)
+    share = (present + 0.5) / (len(known) + 1)
+    there = levels != 0
+    of_presence = -np.where(there, np.log2(share), np.log2(1 - share)).sum(1)
+    lowest = min(known.min(), levels.min())
+    frequency = np.bincount((known[known != 0] - lowest).ravel(), minlength=max(known.max(), levels.max()) - lowest + 1)
+    surprise = -np.log2((frequency + 0.5) / (frequency + 0.5).sum())
+    return of_presence + np.where(there, surprise[levels - lowest], 0.0).sum(1)

@@ -22,12 +22,12 @@ def run_all(
     folder: Path,
     n_jobs: int,
     *,
-    per_process: int = 1,
+    fresh: bool = True,
 ) -> list[Run]:
     """``work(run, its folder)`` for each run; results come in the order of ``runs``.
 
-    A process does ``per_process`` runs; the start of one for each would take longer than short runs do. The result of a
-    run is kept in its folder, so that a second call does only what is missing. A run that is interrupted goes on from
+    Each run has a fresh process unless told otherwise; its start can take longer than a short run. The result of a run
+    is kept in its folder, so that a second call does only what is missing. A run that is interrupted goes on from
     whatever ``work`` has left in the folder.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -42,11 +42,10 @@ def run_all(
     )
     # Processes with one thread each: what a run measures does not depend on its neighbours' torch.
     context = multiprocessing.get_context("spawn")
+    limit = 1 if fresh else None  # nothing between: with other limits the pool of Python 3.11 can wait for ever
     with (
         Progress(*columns) as progress,
-        ProcessPoolExecutor(
-            n_jobs, mp_context=context, initializer=_one_thread, max_tasks_per_child=per_process
-        ) as pool,
+        ProcessPoolExecutor(n_jobs, mp_context=context, initializer=_one_thread, max_tasks_per_child=limit) as pool,
     ):
         task = progress.add_task("", total=len(runs), completed=len(runs) - len(missing))
         futures = {pool.submit(_work_and_keep, work, run, folder): run for run in missing}

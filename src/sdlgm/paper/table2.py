@@ -283,7 +283,7 @@ def reproduce_table2(
         for system in systems
         if name in SYSTEMS[system].data
     ]
-    results = run_all(measure, runs, work_folder, n_jobs, per_process=20)
+    results = run_all(measure, runs, work_folder, n_jobs, fresh=False)
     rows = [
         _row(system, name, [r for r in results if (r["system"], r["data"]) == (system, name)], networks)
         for name in data

@@ -49,6 +49,7 @@ class Trainer:
 
     def _train_estimator(self) -> None:
         """What the estimator learns, if anything, is a group of parameters of its own, after that of the module."""
+        self.module.steep = self.estimator.steepens
         del self.optimizer.param_groups[1:]
         parameters = list(self.estimator.parameters())
         if parameters:
