@@ -146,6 +146,32 @@ def test__subset_mode__enumerated__is_the_most_probable():
         assert posterior.mode()[0].tolist() == best.int().tolist()
 
 
+def test__ordered_cut__any_limit__keeps_the_lists_up_to_there():
+    posterior = distribution("ordered")
+    for limit in range(L0 + 1):
+        cut = posterior.cut(torch.full((1,), limit))
+        before, after = posterior.length_log_probs.exp()[0], cut.length_log_probs.exp()[0]
+        torch.testing.assert_close(after[:limit], before[:limit])
+        torch.testing.assert_close(after[limit], before[limit:].sum())
+        assert after[limit + 1 :].tolist() == [0.0] * (L0 - limit)
+        torch.testing.assert_close(cut.open[0, :limit], posterior.open[0, :limit])
+        assert torch.isfinite(cut.kl(tiny_prior(), "exact")).all()
+        assert torch.isfinite(cut.summary).all()
+        assert float(cut.sample(50, torch.Generator().manual_seed(0)).sum(-1).max()) <= limit
+
+
+def test__ordered_posterior__while_it_learns__cuts_every_second_list():
+    config = ModelConfig(n_inputs=4, n_features=K, n_slots=8, posterior="ordered", hidden=(8,))
+    network = SDLGMModule(config).posterior
+    x = torch.randn(10, 4, generator=torch.Generator().manual_seed(0))
+    learning, after = network.train()(x), network.eval()(x)
+    assert (after.length_log_probs > -1e6).all()
+    longest = (learning.length_log_probs > -1e6).sum(-1) - 1
+    assert longest[::2].tolist() == [8] * 5
+    assert all(1 <= n <= 8 for n in longest[1::2])
+    assert len(set(longest[1::2].tolist())) > 1
+
+
 def test__ordered_mode__budget__is_a_prefix():
     length = torch.tensor([[0.0, 0.0, 0.0, 5.0]])
     features = torch.eye(5)[[3, 1, 3]].unsqueeze(0) * 4

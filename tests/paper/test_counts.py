@@ -69,13 +69,17 @@ def test__reproduce_counts__small__has_rows_pictures_and_protocol(tmp_path, monk
     monkeypatch.setattr(counts, "DATA", {"columns": tiny})
     # In this process: another would not know the small data.
     monkeypatch.setattr(counts, "run_all", lambda work, runs, folder, _: [run | work(run, folder) for run in runs])
-    chosen = {name: replace(counts.SYSTEMS[name], seeds={"columns": 1}) for name in ("sdlgm_patches", "random_forest")}
+    chosen = {
+        name: replace(counts.SYSTEMS[name], seeds={"columns": 1}) for name in ("sdlgm_patches", "random_forest", "mean")
+    }
     monkeypatch.setattr(counts, "SYSTEMS", chosen)
     reproduce = partial(counts.reproduce_counts, systems=list(chosen), data=["columns"], n_jobs=1, work_folder=tmp_path)
     result = reproduce(tmp_path / "counts.json", seeds=None)
     assert json.loads((tmp_path / "counts.json").read_text()) == result
     assert (tmp_path / "counts-columns.png").stat().st_size > 1000
-    ours, forest = result["rows"]
+    ours, forest, mean = result["rows"]
+    expected = _made("train").counts.mean(axis=0)
+    assert mean["mse_expected"] == [pytest.approx(np.square(_made("test").counts - expected).mean())]
     assert ours["selected"] == ours["grid"][int(np.argmin(ours["validation"]))]
     assert len(ours["validation"]) == len(ours["grid"]) == 2 * len(chosen["sdlgm_patches"].grid)
     assert {setting["max_iter"] for setting in ours["grid"]} == {6, 9}

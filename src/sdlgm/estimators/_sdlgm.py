@@ -575,7 +575,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             largest p(x, z) of all. The draws of a row depend on its place in X.
         budget : int or None, default=None
             Keep only the first so many features of each code, which are a coarser code of their own. Only with
-            ``posterior="ordered"``, whose features have an order; see :mod:`sdlgm.model.ordered` for what it is worth.
+            ``posterior="ordered"``, whose features come with the most important one first.
 
         Returns
         -------

@@ -8,12 +8,13 @@ exchangeable, so a list of L features costs the same wherever they stand, and
 nothing is charged for closed slots, nor for where the open ones stand. Codes are scored as lists: the counts are what
 the decoder sees, so up to log(L! / prod n_k!) nats are paid for an order of the features that says nothing.
 
-Position 1 is open whenever any other is, and so on: the first m features of a code are a code as well. As far as the
-lengths of an observation vary, the decoder has seen such shorter lists, and the early positions learn what matters
-most; where q(L) is sure of one length, nothing tells the positions apart.
+Position 1 is open whenever any other is, and so on: the first m features of a code are a code as well. Where q(L) is
+sure of one length nothing tells the positions apart, so every second list is cut short while the model learns (nested
+dropout; Rippel, Gelbart and Adams, ICML 2014). The bound of a cut list is a bound too; the early positions learn what
+matters most, and the decoder what to make of them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -23,6 +24,8 @@ from torch import Tensor
 
 from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, log_binomial
 from sdlgm.model.variables import CLOSED, IndependentVariables
+
+_IMPOSSIBLE = -30.0  # in the summary, the logarithm of a length that a cut list cannot have
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ class OrderedDistribution(IndependentVariables):
     @property
     def summary(self) -> Float[Tensor, "batch logits"]:
         """All that the distribution depends on, without the symbols that fill `log_probs` up."""
-        return torch.cat([self.length_log_probs, self.feature_log_probs.flatten(1)], dim=-1)
+        lengths = self.length_log_probs.clamp(min=_IMPOSSIBLE)
+        return torch.cat([lengths, self.feature_log_probs.flatten(1)], dim=-1)
 
     @cached_property
     def open(self) -> Float[Tensor, "batch L0"]:
@@ -101,6 +105,14 @@ class OrderedDistribution(IndependentVariables):
         is_open = torch.arange(self.n_slots, device=length.device) < length
         counts = torch.zeros_like(self.feature_logits[:, 0], dtype=torch.long)
         return counts.scatter_add_(-1, self.feature_logits.argmax(-1), is_open.long())
+
+    def cut(self, limit: Int[Tensor, " batch"]) -> "OrderedDistribution":
+        """At most the first ``limit`` positions of each list: what is longer has that length."""
+        lengths = torch.arange(self.n_slots + 1, device=limit.device)
+        at_least = self.length_log_probs.flip(-1).logcumsumexp(-1).flip(-1)
+        is_limit, is_beyond = (limit.unsqueeze(-1) == lengths, limit.unsqueeze(-1) < lengths)
+        log_probs = torch.where(is_limit, at_least, self.length_log_probs).masked_fill(is_beyond, CLOSED)
+        return replace(self, length_logits=log_probs)
 
     def log_ratio(self, symbols: Float[Tensor, "S batch V W"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
         """Log p(list) - log q(list) of a drawn length and the features at the positions that it opens."""

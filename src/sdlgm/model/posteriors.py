@@ -17,8 +17,12 @@ from sdlgm.model.chain import ChainDistribution
 from sdlgm.model.networks import Encoder, LogitEncoder, OrderedEncoder
 from sdlgm.model.ordered import OrderedDistribution
 from sdlgm.model.prior import SlotPrior
+from sdlgm.model.shards import current, own_part
 from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, Temperatures, log_binomial
 from sdlgm.model.subset import SubsetDistribution
+
+GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
+"""Its multiples spread evenly between whole numbers."""
 
 
 @runtime_checkable
@@ -180,7 +184,19 @@ class OrderedPosterior(PosteriorNetwork):
         super().__init__(encoder, n_slots, n_logits=n_slots + 1 + n_slots * n_features)
 
     def forward(self, x: Float[Tensor, "batch D"]) -> OrderedDistribution:
-        return OrderedDistribution(*self.encoder(x))
+        posterior = OrderedDistribution(*self.encoder(x))
+        return posterior.cut(_limits(posterior)) if self.training else posterior
+
+
+def _limits(posterior: OrderedDistribution) -> Int[Tensor, " batch"]:
+    """Where lists are cut while they are learned: every second one, somewhere within its expected length.
+
+    It goes by the place of a row in the batch, which is shuffled, so that it needs no noise of its own.
+    """
+    length = posterior.open.detach().sum(-1)
+    place = own_part(torch.arange(len(length) * current().size, device=length.device), 0)
+    share = (place * GOLDEN_RATIO) % 1
+    return torch.where(place % 2 == 0, posterior.n_slots, 1 + (share * length).long())
 
 
 POSTERIORS = {
