@@ -36,8 +36,16 @@ def ratios_table(result: Result) -> list[str]:
     two = result["iteration"]["2"]["ratios"]
     lines = heading("", "goal", "one thread", "two threads")
     for name, (text, goal) in RATIOS.items():
-        lines.append(line(text, goal, f"{result['ratios'][name]:.2f}", f"{two[name]:.2f}" if name in two else ""))
+        with_two = _beside(two[name], goal) if name in two else ""
+        lines.append(line(text, goal, _beside(result["ratios"][name], goal), with_two))
     return lines
+
+
+def _beside(ratio: float, goal: str) -> str:
+    """A ratio, and whether it misses its goal."""
+    kind, _, limit = goal.rpartition(" ")
+    missed = ratio > float(limit) if kind == "at most" else ratio < float(limit)
+    return f"{ratio:.2f}{' (missed)' if missed else ''}"
 
 
 def sections(result: Result) -> dict[str, list[str]]:
