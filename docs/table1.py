@@ -176,10 +176,10 @@ def long_picture(result: dict[str, Any]) -> Figure:
 def _missing(rows: list[Row]) -> list[str]:
     """What the command would measure and this file does not have."""
     found = {(row["system"], row["latent"]): len(row["seeds"]) for row in rows}
-    seeds = {row: found.get((row.system, row.latent), 0) for row in ROWS.values()}
+    seeds = [(row, found.get((row.system, row.latent), 0)) for row in ROWS.values()]
     lists = {
-        "Not measured yet": [row.name for row, n in seeds.items() if n == 0],
-        "With fewer seeds than `sdlgm reproduce table1` takes": [r.name for r, n in seeds.items() if 0 < n < r.seeds],
+        "Not measured yet": [row.name for row, n in seeds if n == 0],
+        "With fewer seeds than `sdlgm reproduce table1` takes": [row.name for row, n in seeds if 0 < n < row.seeds],
     }
     return [line for title, names in lists.items() if names for line in (f"{title}: {', '.join(names)}.", "")]
 

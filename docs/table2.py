@@ -115,10 +115,24 @@ def columns(result: dict[str, Any]) -> list[str]:
             text += (
                 f" The peer's score {inside} in our interval. In the folds of the training rows ours has "
                 f"{100 * folds:.1f}, as the largest of {n_ours} rows, and the peer {100 * of_peer_folds:.1f}. This "
-                "column is the peer's."
+                f"column is the peer's. {_networks_and_trees(result, column)}"
             )
         lines.append(text)
     return [*lines, "", *_protocol_alone(result)]
+
+
+def _networks_and_trees(result: dict[str, Any], column: Column) -> str:
+    """What networks alone, trees alone and both together have: why a column is not ours."""
+    rows, average = _of(result, column.data), column.average
+    alone = [row for row in rows if is_ours(row) and row["system"] != PICTURED]
+    mean = {row["system"]: float(np.mean(row[average])) for row in rows}
+    network = max(alone, key=lambda row: _by_folds(row, average))
+    if not {"extra_trees", "mlp", PICTURED} <= set(mean):
+        return ""
+    return (
+        f"With so few rows trees alone ({mean['extra_trees']:.1f}) do better than networks alone (ours "
+        f"{mean[network['system']]:.1f}, mlp {mean['mlp']:.1f}); ours with trees has {mean[PICTURED]:.1f}."
+    )
 
 
 def _protocol_alone(result: dict[str, Any]) -> list[str]:

@@ -6,8 +6,7 @@ from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 
-from sdlgm.paper import multilabel_peers
-from sdlgm.paper.multilabel_peers import GRIDS, PEERS
+from sdlgm.paper.multilabel_peers import GRIDS, PEERS, QUICK
 
 
 @pytest.fixture(scope="module")
@@ -20,16 +19,12 @@ def labelled() -> tuple[np.ndarray, np.ndarray]:
     return X, Y
 
 
-@pytest.fixture(autouse=True)
-def few_trees(monkeypatch):
-    monkeypatch.setattr(multilabel_peers, "N_TREES", 20)
-
-
 def test__grids__every_peer__has_settings_that_it_knows():
-    assert GRIDS.keys() == PEERS.keys()
+    assert GRIDS.keys() == PEERS.keys() == QUICK.keys()
     for name, settings in GRIDS.items():
         assert 2 <= len(settings) <= 4
         assert len({str(PEERS[name](**setting)) for setting in settings}) == len(settings), name
+        PEERS[name](**{**settings[0], **QUICK[name]})
 
 
 @pytest.mark.parametrize("name", PEERS)

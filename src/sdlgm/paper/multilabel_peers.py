@@ -72,7 +72,7 @@ class PresenceProbabilities(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
 
 def random_forest(
-    *, min_samples_leaf: int = 1, max_features: Any = "sqrt", random_state: int = 0
+    *, n_trees: int = N_TREES, min_samples_leaf: int = 1, max_features: Any = "sqrt", random_state: int = 0
 ) -> PresenceProbabilities:
     """Breiman, 2001; the trees choose their splits for all labels together.
 
@@ -81,18 +81,18 @@ def random_forest(
     """
     return PresenceProbabilities(
         RandomForestRegressor(
-            N_TREES, min_samples_leaf=min_samples_leaf, max_features=max_features, random_state=random_state
+            n_trees, min_samples_leaf=min_samples_leaf, max_features=max_features, random_state=random_state
         )
     )
 
 
 def extra_trees(
-    *, min_samples_leaf: int = 1, max_features: Any = "sqrt", random_state: int = 0
+    *, n_trees: int = N_TREES, min_samples_leaf: int = 1, max_features: Any = "sqrt", random_state: int = 0
 ) -> PresenceProbabilities:
     """Geurts, Ernst and Wehenkel, 2006: all rows for every tree, random thresholds; by regression, as above."""
     return PresenceProbabilities(
         ExtraTreesRegressor(
-            N_TREES, min_samples_leaf=min_samples_leaf, max_features=max_features, random_state=random_state
+            n_trees, min_samples_leaf=min_samples_leaf, max_features=max_features, random_state=random_state
         )
     )
 
@@ -105,17 +105,17 @@ def classifier_chain(*, C: float = 1.0, inputs: str = "standard", random_state: 
 
 
 def mlp(
-    *, hidden: int = 256, alpha: float = 1e-4, inputs: str = "standard", random_state: int = 0
+    *, hidden: int = 256, alpha: float = 1e-4, inputs: str = "standard", max_iter: int = 200, random_state: int = 0
 ) -> PresenceProbabilities:
-    """One hidden layer, an independent probability for each label, 200 epochs of Adam."""
-    network = MLPClassifier((hidden,), alpha=alpha, max_iter=200, random_state=random_state)
+    """One hidden layer, an independent probability for each label, ``max_iter`` epochs of Adam."""
+    network = MLPClassifier((hidden,), alpha=alpha, max_iter=max_iter, random_state=random_state)
     return PresenceProbabilities(make_pipeline(*scaled(inputs), network))
 
 
-def mlp_and_extra_trees(*, random_state: int = 0, **settings: Any) -> PresenceProbabilities:
+def mlp_and_extra_trees(*, n_trees: int = N_TREES, random_state: int = 0, **settings: Any) -> PresenceProbabilities:
     """Half a mean of networks, half trees: what the mixture of SDLGM and trees is worth without the model."""
     networks = [(f"mlp {i}", mlp(**settings, random_state=N_MEMBERS * random_state + i)) for i in range(N_MEMBERS)]
-    trees = extra_trees(max_features=0.3, random_state=random_state)
+    trees = extra_trees(n_trees=n_trees, max_features=0.3, random_state=random_state)
     members = [("networks", PresenceProbabilities(MeanOfProbabilities(networks))), ("trees", trees)]
     return PresenceProbabilities(MeanOfProbabilities(members))
 
@@ -153,11 +153,11 @@ class RankGauss(TransformerMixin, BaseEstimator):
 
 
 def gradient_boosting(
-    *, max_leaf_nodes: int = 8, min_samples_leaf: int = 5, random_state: int = 0
+    *, max_iter: int = 40, max_leaf_nodes: int = 8, min_samples_leaf: int = 5, random_state: int = 0
 ) -> PresenceProbabilities:
     """Histogram-based boosting for each label by itself, with few trees: there may be hundreds of labels."""
     trees = HistGradientBoostingClassifier(
-        max_iter=40, max_leaf_nodes=max_leaf_nodes, min_samples_leaf=min_samples_leaf, random_state=random_state
+        max_iter=max_iter, max_leaf_nodes=max_leaf_nodes, min_samples_leaf=min_samples_leaf, random_state=random_state
     )
     return PresenceProbabilities(MultiOutputClassifier(trees))
 
@@ -170,6 +170,16 @@ PEERS: dict[str, Callable[..., PresenceProbabilities]] = {
     "mlp_and_extra_trees": mlp_and_extra_trees,
     "gradient_boosting": gradient_boosting,
 }
+
+QUICK: dict[str, dict[str, Any]] = {
+    "random_forest": {"n_trees": 10},
+    "extra_trees": {"n_trees": 10},
+    "classifier_chain": {},
+    "mlp": {"max_iter": 10},
+    "mlp_and_extra_trees": {"max_iter": 5, "n_trees": 10},
+    "gradient_boosting": {"max_iter": 2},
+}
+"""To see that a peer runs, in no time."""
 
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "random_forest": [

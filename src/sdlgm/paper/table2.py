@@ -16,13 +16,13 @@ from sklearn.preprocessing import StandardScaler
 
 from sdlgm import SDLGMClassifier
 from sdlgm.paper.linear import LinearMultiLabel
-from sdlgm.paper.multilabel_peers import GRIDS, N_MEMBERS, N_TREES, PEERS, RankGauss
+from sdlgm.paper.multilabel_peers import GRIDS, N_MEMBERS, N_TREES, PEERS, QUICK, RankGauss
 from sdlgm.paper.provenance import publish
 from sdlgm.paper.runs import Run, run_all, versioned
 from sdlgm.thresholds import GRID as THRESHOLDS
 from sdlgm.thresholds import POWERS, best_threshold, best_thresholds, f1, labels_at, out_of_fold
 
-N_FOLDS = 5
+N_FOLDS, QUICK_FOLDS = 5, 2
 N_RERUNS = 5
 CAL500_SPLITS = 5
 CAL500_TRAIN = 400
@@ -95,10 +95,15 @@ class System:
     grid_of_many: Sequence[Setting] | None = None
     """What is tried if there are many labels, which takes time; the grid if None."""
 
+    quick: Setting = field(default_factory=dict)
+    """What replaces settings to see that all runs, in no time."""
+
     def grid_of(self, data: str, quick: bool) -> list[Setting]:
         """What is tried on a data set."""
+        if quick:
+            return [{**self.grid[0], **self.quick}]
         grid = self.grid if data not in WITH_MANY_LABELS or self.grid_of_many is None else self.grid_of_many
-        return list(grid[: 1 if quick else None])
+        return list(grid)
 
     def predict(self, setting: Setting, seed: int, task: Task, rows: np.ndarray) -> Prediction:
         return self._predict({**self.fixed, **setting}, seed, task, rows)
@@ -190,6 +195,7 @@ def _systems() -> dict[str, System]:
     for loss in ("logistic", "softmax", "sparsemax"):
         grid = [{"l2": l2} for l2 in (0.1, 1.0, 10.0, 100.0)]
         systems[loss] = System(loss, _linear, grid, {"loss": loss}, _printed(loss), grid_of_many=grid[1:])
+        systems[loss] = replace(systems[loss], quick={"l2": 100.0})
     for form, of_form in FORMS.items():
         for variant, title in VARIANTS.items():
             system = _own(variant, form, f"{title}, {of_form}")
@@ -209,7 +215,7 @@ def _systems() -> dict[str, System]:
         system = _own(variant, "subset", title, use_unlabelled=True)
         systems[f"sdlgm_{variant}_unlabelled"] = replace(system, data=("birds", "birds_without_site"))
     for name in PEERS:
-        systems[name] = System(name.replace("_", " "), _peer, GRIDS[name], {"peer": name})
+        systems[name] = System(name.replace("_", " "), _peer, GRIDS[name], {"peer": name}, quick=QUICK[name])
     for name in ("gradient_boosting", "mlp_and_extra_trees"):
         systems[name] = replace(systems[name], grid_of_many=systems[name].grid[:1])
     return systems
@@ -218,12 +224,16 @@ def _systems() -> dict[str, System]:
 def _own(variant: str, form: str, title: str, **further: Any) -> System:
     fixed = {"variant": variant, "likelihood": form, **further}
     grid = _grid(variant, form)
+    quick = {"max_iter": 20, **{name: 2 for name in ("n_members", "n_trees") if name in further}}
     # With many labels, the best macro F1 needs more labels in a row than any training row has.
     grid_of_many = BUDGETS if (variant, form) == ("dis", "subset") else grid[:2]
-    return System(title, _sdlgm, grid, fixed, _printed(variant), needs_network=True, grid_of_many=grid_of_many)
+    return System(
+        title, _sdlgm, grid, fixed, _printed(variant), needs_network=True, grid_of_many=grid_of_many, quick=quick
+    )
 
 
 SYSTEMS = _systems()
+QUICK_PROTOCOL = "one setting of each grid, two folds, a fraction of the training, one rerun or split: no result"
 PROTOCOL = {
     "rows": "those without labels are removed from both parts; the two rows that say so use the attributes of such "
     "training rows",
@@ -291,7 +301,7 @@ def reproduce_table2(
         for system in systems
         if name in SYSTEMS[system].data
     ]
-    protocol = PROTOCOL | ({"quick": "one setting of each grid, one rerun or split: no result"} if quick else {})
+    protocol = PROTOCOL | ({"quick": QUICK_PROTOCOL} if quick else {})
     return publish(
         out,
         {
@@ -312,7 +322,8 @@ def choose_network(run: Run, _folder: Path) -> dict[str, Any]:
     task = load_task(run["data"], run["split"])
     system = _own("dis", "subset", "")
     names = list(NETWORKS)[: 1 if run["quick"] else None]
-    found = {name: _chosen(system, [NETWORKS[name]], task) for name in names}
+    settings = {name: {**NETWORKS[name], **(system.quick if run["quick"] else {})} for name in names}
+    found = {name: _chosen(system, [setting], task, run["quick"]) for name, setting in settings.items()}
     scores = {name: float(np.mean([of[average]["score"] for average in AVERAGES])) for name, of in found.items()}
     best = max(scores, key=lambda name: scores[name])
     return {"chosen": best, "scores": scores, "seconds": time.process_time() - start}
@@ -336,7 +347,7 @@ def measure(run: Run, _folder: Path) -> dict[str, Any]:
     network = NETWORKS[run["network"]] if system.needs_network else {}
     grid = [{**network, **setting} for setting in system.grid_of(run["data"], quick)]
     start = time.process_time()
-    chosen = _chosen(system, grid, task)
+    chosen = _chosen(system, grid, task, quick)
     seeds = [run["split"]] if run["data"] == "cal500" or quick else list(range(N_RERUNS))
     result: dict[str, Any] = {"selected": chosen}
     fitted: dict[tuple[str, int], Prediction] = {}
@@ -358,7 +369,7 @@ def measure(run: Run, _folder: Path) -> dict[str, Any]:
     return {**result, "seconds": time.process_time() - start}
 
 
-def _chosen(system: System, grid: list[Setting], task: Task) -> dict[str, dict[str, Any]]:
+def _chosen(system: System, grid: list[Setting], task: Task, quick: bool) -> dict[str, dict[str, Any]]:
     """For each average, the setting with the largest out-of-fold F1, its thresholds and that score."""
     chosen: dict[str, dict[str, Any]] = {}
     for setting in grid:
@@ -370,7 +381,7 @@ def _chosen(system: System, grid: list[Setting], task: Task) -> dict[str, dict[s
             budgets.append(budget)  # noqa: B023 - called before the next setting
             return probs
 
-        probs = out_of_fold(fit_predict, task.Y, N_FOLDS, seed=0)
+        probs = out_of_fold(fit_predict, task.Y, QUICK_FOLDS if quick else N_FOLDS, seed=0)
         known = [budget for budget in budgets if budget is not None]
         budget = max(known) if known else None
         for average in AVERAGES:
