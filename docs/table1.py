@@ -124,9 +124,10 @@ def long_lines(result: dict[str, Any]) -> list[str]:
         else f"The validation bound does not reach {PAPER_BOUND}."
     )
     return [
-        f"{result['iterations']:,} iterations of the default model, {curve[-1]['seconds'] / 60:.0f} minutes on one of "
-        f"{result['cores']} cores with other runs beside it: discrete negative ELBO **{-test['discrete']:.2f}** on the "
-        f"test images ({-result['validation']['discrete']:.2f} on validation, {-train['discrete']:.2f} on training "
+        f"{result['iterations']:,} iterations of the default model, {curve[-1]['seconds'] / 60:.0f} minutes on a "
+        f"machine with {result['cores']} cores and other runs beside it: discrete negative ELBO "
+        f"**{-test['discrete']:.2f}** on the test images ({-result['validation']['discrete']:.2f} on validation, "
+        f"{-train['discrete']:.2f} on training "
         f"images), KL {test['kl']:.1f} nats, {test['n_active_expected']:.1f} active slots in a drawn code and at most "
         f"{test['max_active']}, {-result['importance_weighted_100']:.2f} with 100 importance samples. {when}",
     ]
