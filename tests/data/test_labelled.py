@@ -57,7 +57,7 @@ def test__read_labelled__bad_columns__are_named(tmp_path, text, labels, message)
 
 def test__read_labelled__nan_in_a_label__is_missing(tmp_path):
     pq.write_table(pa.table({"a": [1.0, 2.0], "wet": [1.0, float("nan")]}), tmp_path / "data.parquet")
-    with pytest.raises(DataError, match="column 'wet' has 1 missing values"):
+    with pytest.raises(DataError, match="label 'wet' has 1 missing values"):
         read_labelled(tmp_path / "data.parquet", ["wet"])
 
 

@@ -621,7 +621,7 @@ def test__annealed_straight_through__slope__is_part_of_the_model(digits, tmp_pat
         n_components=10, max_active=3, hidden=(8,), posterior="subset", gradient="annealed_straight_through",
         final_temperature=0.5, max_iter=20, random_state=0,
     ).fit(digits)  # fmt: skip
-    x = torch.as_tensor(digits[:5], dtype=torch.float32)
+    x = torch.tensor(digits[:5], dtype=torch.float32)
     flat, steep = model.module_.posterior(x), model.module_.inference(x)
     assert float(model.module_.temperatures.feature) == pytest.approx(0.5, abs=0.05)
     torch.testing.assert_close(steep.logits, flat.logits / model.module_.temperatures.feature)

@@ -11,6 +11,7 @@ from sdlgm.data import digit_columns
 from sdlgm.model.counting import CountConfig
 from sdlgm.paper import counts
 from sdlgm.paper.count_peers import ForestCounter, NetworkRegression, PoissonModule, RegressionModule, VotesModule
+from sdlgm.paper.runs import run_folder
 
 SMALL = {"hidden": (16,), "channels": 4, "max_iter": 150, "batch_size": 20, "max_shift": 0, "dropout": 0.0}
 
@@ -68,7 +69,9 @@ def test__reproduce_counts__small__has_rows_pictures_and_protocol(tmp_path, monk
     tiny = counts.Pictures("tiny", _made, (6, 9), 2)
     monkeypatch.setattr(counts, "DATA", {"columns": tiny})
     # In this process: another would not know the small data.
-    monkeypatch.setattr(counts, "run_all", lambda work, runs, folder, _: [run | work(run, folder) for run in runs])
+    monkeypatch.setattr(
+        counts, "run_all", lambda work, runs, folder, _: [run | work(run, run_folder(folder, run)) for run in runs]
+    )
     chosen = {
         name: replace(counts.SYSTEMS[name], seeds={"columns": 1}) for name in ("sdlgm_patches", "random_forest", "mean")
     }
