@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from sdlgm import SDLGM, load
 from sdlgm._files import write_text
@@ -72,7 +73,7 @@ def compare(
     x_train, _ = table1.split(x_train)  # as the SDLGM was
     n_features = chain.module_.config.n_features
     coded = {"SDLGM": _sdlgm_coded(chain, x_test)}
-    for m in BUDGETS:
+    for m in _budgets(ordered, x_test):
         coded[f"SDLGM, ordered, first {m}"] = _sdlgm_coded(ordered, x_test, budget=m)
     for k in PEER_BUDGETS:
         coded[f"top-k sparse autoencoder, k = {k}"] = peers.top_k_autoencoder(
@@ -99,10 +100,16 @@ def _sdlgm_coded(model: SDLGM, x: np.ndarray, budget: int | None = None) -> peer
     return peers.Coded(float(-log_prior.mean()) / math.log(2), error, n_active, decoded)
 
 
+def _budgets(model: SDLGM, x: np.ndarray) -> list[int]:
+    """Where codes are cut: up to the first budget that leaves all of them whole."""
+    longest = int(model.transform(x).sum(axis=1).max())
+    return [m for m, before in zip(BUDGETS, (0, *BUDGETS), strict=False) if before < longest]
+
+
 def progressive(model: SDLGM, test: Dataset) -> Figure:
     """Images decoded from the first features of their codes alone."""
-    budgets = [m for m in BUDGETS if m <= model.module_.config.n_slots]
     x = np.asarray(figures.dense(test.X[:SHOWN]), dtype=np.float32)
+    budgets = _budgets(model, x)
     figure = Figure(figsize=(SHOWN * 0.8, (len(budgets) + 1) * 0.8), layout="constrained")
     axes = figure.subplots(len(budgets) + 1, SHOWN, squeeze=False)
     lines = {"original": x} | {f"first {m}": model.inverse_transform(model.transform(x, budget=m)) for m in budgets}
@@ -133,6 +140,10 @@ def peers_picture(rows: list[dict[str, Any]]) -> Figure:
         points = sorted((row["bits"], row["error"]) for row in family)
         axis.plot(*zip(*points, strict=True), marker="o", color=colours[name], label=name)
     axis.set(xlabel="bits of a code, mean", ylabel="mean squared error a pixel", xscale="log", yscale="log")
+    for along, ticks in ((axis.xaxis, (10, 20, 50, 100, 200, 500)), (axis.yaxis, (0.005, 0.01, 0.02, 0.05))):
+        along.set_major_locator(FixedLocator(ticks))
+        along.set_major_formatter(StrMethodFormatter("{x:g}"))
+        along.set_minor_locator(NullLocator())
     axis.legend(frameon=False, fontsize=8)
     return figure
 
