@@ -603,11 +603,13 @@ def count_fit(
     """
     from sdlgm import SDLGMCounter
     from sdlgm.data import check_writable, read_counted
+    from sdlgm.data.tables import kind_of
 
     check_writable(model)
     dataset = read_counted(data, _names(classes))
     if not dataset.counts.shape[1]:
-        where = "add an array called counts" if data.endswith((".npy", ".npz")) else "name them with --classes a,b,c"
+        arrays = kind_of(Path(data)) in ("npy", "npz")
+        where = "add an array called counts" if arrays else "name them with --classes a,b,c"
         raise DataError(f"{data}: which numbers are counts? {where.capitalize()}")
     estimator = SDLGMCounter(
         max_active=max_active,

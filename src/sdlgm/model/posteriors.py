@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sdlgm.model.chain import ChainDistribution
 from sdlgm.model.networks import Encoder, LogitEncoder, OrderedEncoder
 from sdlgm.model.ordered import OrderedDistribution
-from sdlgm.model.prior import SlotPrior
+from sdlgm.model.prior import SlotPrior, log_odds
 from sdlgm.model.shards import current, own_part
 from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, Temperatures, log_binomial
 from sdlgm.model.subset import SubsetDistribution
@@ -127,14 +127,6 @@ class SubsetPosterior(PosteriorNetwork):
         return SubsetDistribution(self.encoder(x), self.n_slots)
 
 
-def steeper(posterior: Any, temperature: Float[Tensor, ""]) -> Any:
-    """The posterior with all its logits divided by a temperature; all the tensors that make a posterior are logits."""
-    values = {field.name: getattr(posterior, field.name) for field in fields(posterior)}
-    return replace(
-        posterior, **{name: value / temperature for name, value in values.items() if isinstance(value, Tensor)}
-    )
-
-
 class ChainPosterior(PosteriorNetwork):
     """Each feature looks at those before it, through one matrix for all observations; see `sdlgm.model.chain`."""
 
@@ -151,7 +143,7 @@ class ChainPosterior(PosteriorNetwork):
 def _subset_encoder(n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions) -> LogitEncoder:
     # As many features as the prior expects are present at first, or half of them if it expects more.
     share = min(options.gate_prior * n_slots / n_features, 0.5)
-    return logit_encoder(n_inputs, n_features, options, bias=math.log(share) - math.log1p(-share))
+    return logit_encoder(n_inputs, n_features, options, bias=log_odds(share))
 
 
 def logit_encoder(n_inputs: int, n_outputs: int, options: EncoderOptions, bias: float) -> LogitEncoder:
@@ -197,6 +189,14 @@ def _limits(posterior: OrderedDistribution) -> Int[Tensor, " batch"]:
     place = own_part(torch.arange(len(length) * current().size, device=length.device), 0)
     share = (place * GOLDEN_RATIO) % 1
     return torch.where(place % 2 == 0, posterior.n_slots, 1 + (share * length).long())
+
+
+def steeper(posterior: Any, temperature: Float[Tensor, ""]) -> Any:
+    """The posterior with all its logits divided by a temperature; all the tensors that make a posterior are logits."""
+    values = {field.name: getattr(posterior, field.name) for field in fields(posterior)}
+    return replace(
+        posterior, **{name: value / temperature for name, value in values.items() if isinstance(value, Tensor)}
+    )
 
 
 POSTERIORS = {

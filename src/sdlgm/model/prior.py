@@ -8,6 +8,10 @@ from torch import nn
 from sdlgm.model.slots import SlotDistribution
 
 
+def log_odds(probability: float) -> float:
+    return math.log(probability) - math.log1p(-probability)
+
+
 class SlotPrior(nn.Module):
     """L0 slots that are on with probability ``gate_prior`` and then hold a feature drawn from alpha (uniform at first).
 
@@ -20,7 +24,7 @@ class SlotPrior(nn.Module):
     def __init__(self, n_features: int, n_slots: int, gate_prior: float, *, learn: bool = False):
         super().__init__()
         self.n_slots = n_slots
-        gate_logit = torch.tensor(math.log(gate_prior) - math.log1p(-gate_prior))
+        gate_logit = torch.tensor(log_odds(gate_prior))
         feature_logits = torch.zeros(n_features)
         if learn:
             self.gate_logit = nn.Parameter(gate_logit)

@@ -4,7 +4,6 @@ They are SDLGMs with another code and another prior, so that data, networks, tra
 same for all systems of a table.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,7 @@ from sdlgm.model.draws import ToLogProbs, symbols_with_gradient
 from sdlgm.model.noise import gumbel
 from sdlgm.model.posteriors import EncoderOptions, PosteriorNetwork, logit_encoder
 from sdlgm.model.presence import FromPresence
+from sdlgm.model.prior import log_odds
 from sdlgm.model.slots import KL
 from sdlgm.model.variables import IndependentVariables
 
@@ -198,10 +198,6 @@ class CoupledCategorical(FromPresence):
         return torch.ones_like(self.logits[:, 0, 0])
 
 
-def _log_odds(probability: float) -> float:
-    return math.log(probability) - math.log1p(-probability)
-
-
 class LatentVectorPrior(nn.Module):
     """Uniform symbols, as in the paper, or learned ones; Bernoulli variables are on with ``gate_prior`` at first."""
 
@@ -212,7 +208,7 @@ class LatentVectorPrior(nn.Module):
         self.latent: Latent = latent
         logits = torch.zeros(n_variables, n_symbols)
         if latent == "bernoulli":
-            logits[:, 1] = _log_odds(gate_prior)
+            logits[:, 1] = log_odds(gate_prior)
         if learn:
             self.logits = nn.Parameter(logits)
         else:
@@ -228,7 +224,7 @@ class LatentVectorPosterior(PosteriorNetwork):
     latent: Latent
 
     def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
-        bias = _log_odds(options.gate_prior) if self.latent == "bernoulli" else 0.0
+        bias = log_odds(options.gate_prior) if self.latent == "bernoulli" else 0.0
         encoder = logit_encoder(n_inputs, n_features, options, bias=bias)
         super().__init__(encoder, n_slots, n_logits=2 * n_features if self.latent == "bernoulli" else n_features)
 

@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, TransformerMixin, clone, is_regressor
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier, RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -59,8 +59,9 @@ class PresenceProbabilities(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         rows: Any = validate_data(self, X, dtype=np.float64, reset=False)
         probabilities = np.tile(self.constants_, (len(rows), 1))
         if len(self.varies_):
-            by_mean = isinstance(self.estimator_, RandomForestRegressor | ExtraTreesRegressor)
-            found = self.estimator_.predict(rows) if by_mean else self.estimator_.predict_proba(rows)
+            # Of a regression of 0 and 1 the mean is the probability.
+            regression = is_regressor(self.estimator_)
+            found = self.estimator_.predict(rows) if regression else self.estimator_.predict_proba(rows)
             if isinstance(found, list):
                 found = np.stack([each[:, 1] for each in found], axis=1)
             probabilities[:, self.varies_] = found[:, : len(self.varies_)]

@@ -194,8 +194,9 @@ def _systems() -> dict[str, System]:
     systems = {}
     for loss in ("logistic", "softmax", "sparsemax"):
         grid = [{"l2": l2} for l2 in (0.1, 1.0, 10.0, 100.0)]
-        systems[loss] = System(loss, _linear, grid, {"loss": loss}, _printed(loss), grid_of_many=grid[1:])
-        systems[loss] = replace(systems[loss], quick={"l2": 100.0})
+        systems[loss] = System(
+            loss, _linear, grid, {"loss": loss}, _printed(loss), grid_of_many=grid[1:], quick={"l2": 100.0}
+        )
     for form, of_form in FORMS.items():
         for variant, title in VARIANTS.items():
             system = _own(variant, form, f"{title}, {of_form}")
