@@ -115,8 +115,9 @@ def test__families__every_one__has_what_estimators_need(kind):
     assert isinstance(family.posterior(family.parameters, 2), Draws)
 
 
-def test__gumbel_rao__variance__is_below_that_of_straight_through_gumbel():
-    family = FAMILIES["categorical"]
+@pytest.mark.parametrize("kind", ["bernoulli", "categorical"])
+def test__gumbel_rao__variance__is_below_that_of_straight_through_gumbel(kind):
+    family = FAMILIES[kind]
     function = likelihood(n_features_of(family))
     spread = {
         name: float(
@@ -127,8 +128,9 @@ def test__gumbel_rao__variance__is_below_that_of_straight_through_gumbel():
     assert spread["gumbel_rao"] < 0.85 * spread["straight_through_gumbel"]
 
 
-def test__gumbel_rao__many_averaged__has_the_mean_of_straight_through_gumbel():
-    family = FAMILIES["categorical"]
+@pytest.mark.parametrize("kind", ["bernoulli", "categorical"])
+def test__gumbel_rao__many_averaged__has_the_mean_of_straight_through_gumbel(kind):
+    family = FAMILIES[kind]
     function = likelihood(n_features_of(family))
     means, errors = [], []
     for name in ("gumbel_rao", "straight_through_gumbel"):

@@ -1,6 +1,7 @@
 """Gumbel-Rao: straight-through Gumbel-Softmax with its noise averaged out."""
 
 import torch
+import torch.nn.functional as F
 
 from sdlgm.gradients.base import SINGLE, GradientEstimator, register, with_gradient_of
 
@@ -22,18 +23,33 @@ class GumbelRao(GradientEstimator):
 
     def forward(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
         drawn = posterior.sample_symbols(n_samples, generator)
-        relaxed = torch.stack(
-            [self._relaxed_given(drawn, posterior, temperatures.feature, generator) for _ in range(self.N_AVERAGED)]
-        ).mean(0)
-        return log_likelihood(posterior.counts(with_gradient_of(drawn, relaxed))).mean(0)
+        relaxed = _relaxed_pairs if drawn.shape[-1] == 2 else _relaxed
+        mean = relaxed(drawn, posterior.log_probs, temperatures.feature, generator, self.N_AVERAGED)
+        return log_likelihood(posterior.counts(with_gradient_of(drawn, mean))).mean(0)
 
-    @staticmethod
-    def _relaxed_given(drawn, posterior, temperature, generator):
+
+# In both functions the noise is a constant in the derivative, as in the straight-through estimator.
+
+
+def _relaxed(drawn, log_probs, temperature, generator, n_averaged):
+    """Mean of relaxed one-hot vectors of which the largest entry is the drawn symbol."""
+    total = torch.zeros_like(drawn)
+    for _ in range(n_averaged):
         exponential = torch.empty_like(drawn).exponential_(generator=generator)
         largest = (drawn * exponential).sum(-1, keepdim=True)
-        log_probs = posterior.log_probs
         others = exponential * torch.exp(-log_probs.detach()) + largest
         perturbed = -torch.where(drawn > 0, largest, others).log()
-        # The noise is a constant in the derivative, as in the straight-through estimator.
         noise = perturbed - log_probs.detach()
-        return ((log_probs + noise) / temperature).softmax(-1)
+        total = total + ((log_probs + noise) / temperature).softmax(-1)
+    return total / n_averaged
+
+
+def _relaxed_pairs(drawn, log_probs, temperature, generator, n_averaged):
+    """The same for two symbols, of which the difference is all that matters: log(1 + (E_k / E_D) / p_k)."""
+    uniform = torch.rand((n_averaged, *drawn.shape[:-1]), generator=generator, dtype=drawn.dtype, device=drawn.device)
+    log_other = ((1 - drawn) * log_probs.detach()).sum(-1)
+    lead = F.softplus(torch.logit(uniform) - log_other)  # a uniform number's odds are the ratio of two exponentials
+    logit = log_probs[..., 1] - log_probs[..., 0]
+    noise = torch.where(drawn[..., 1] > 0, lead, -lead) - logit.detach()
+    on = torch.sigmoid((logit + noise) / temperature).mean(0)
+    return torch.stack([1 - on, on], dim=-1)
