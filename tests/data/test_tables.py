@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sdlgm.data import load_data, read_codes, read_idx, read_table, write_codes, write_table
 from sdlgm.data.idx import parse_idx
+from sdlgm.data.rows import open_rows
 from sdlgm.errors import DataError
 
 
@@ -34,16 +35,42 @@ def test__tables__written_and_read__are_the_same(tmp_path, X, ending):
         assert dataset.feature_names == ("a", "b", "c")
 
 
-@pytest.mark.parametrize("first", ["1,2", '"1","2"', "\ufeff1,2", "1e0,2.0"])
-def test__csv__without_header__keeps_the_first_row(tmp_path, first):
-    (tmp_path / "data.csv").write_text(f"{first}\n3,4\n", encoding="utf-8")
+@pytest.mark.parametrize("text", ["1,2\n3,4", '"1","2"\n"3","4"', "\ufeff1,2\n3,4", "1e0,2.0\n3,4"])
+def test__csv__without_header__keeps_the_first_row(tmp_path, text):
+    (tmp_path / "data.csv").write_text(f"{text}\n", encoding="utf-8")
     np.testing.assert_array_equal(read_table(tmp_path / "data.csv").X, [[1, 2], [3, 4]])
 
 
-@pytest.mark.parametrize("header", ["0,1", "2019,total"])
+@pytest.mark.parametrize("header", ["0,1", "2019,total", '"2019","2020"'])
 def test__csv__header_with_numbers__is_a_header(tmp_path, header):
     (tmp_path / "data.csv").write_text(f"{header}\n3,4\n5,6\n")
     np.testing.assert_array_equal(read_table(tmp_path / "data.csv").X, [[3, 4], [5, 6]])
+
+
+def test__csv__numbers_that_may_be_names__is_warned_of(tmp_path):
+    (tmp_path / "data.csv").write_text("2019,2020\n1.5,2\n2.5,1\n")
+    with pytest.warns(UserWarning, match="first line has whole numbers only"):
+        assert read_table(tmp_path / "data.csv").X.shape == (3, 2)
+
+
+def test__csv__missing_value_in_the_first_row__is_no_header(tmp_path):
+    (tmp_path / "data.csv").write_text("1.5,NA\n2.5,1\n")
+    with pytest.raises(DataError, match="1 missing values"):
+        read_table(tmp_path / "data.csv")
+
+
+def test__csv__names_that_are_numbers__come_back(tmp_path):
+    path = write_table(tmp_path / "data.csv", np.array([[1.5, 2.0]]), ("10", "20"))
+    assert read_table(path).feature_names == ("10", "20")
+
+
+def test__npy__ending_in_capitals__is_read(tmp_path):
+    np.save(tmp_path / "data.npy", np.eye(2))
+    (tmp_path / "data.npy").rename(tmp_path / "DATA.NPY")
+    np.testing.assert_array_equal(read_table(tmp_path / "DATA.NPY").X, np.eye(2))
+    rows = open_rows(tmp_path / "DATA.NPY")
+    assert rows is not None
+    assert rows.shape == (2, 2)
 
 
 def test__csv__label_column__is_apart(tmp_path):

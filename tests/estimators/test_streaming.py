@@ -6,9 +6,11 @@ import sys
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from sdlgm import SDLGM
 from sdlgm.data import RowFiles, open_rows
@@ -140,6 +142,24 @@ def test__partial_fit__rows_in_files__are_the_same_pass(folder, digits, small):
     assert iterated.n_iter_ == files.n_iter_ // 2
 
 
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test__fit__iterables__take_what_arrays_take(digits, small):
+    expected = SDLGM(**small, random_state=0).fit(iter([digits])).transform(digits[:9]).toarray()
+    loader = torch.utils.data.DataLoader(torch.tensor(digits), batch_size=len(digits))
+    for source in (loader, iter([pd.DataFrame(digits).astype("Float64")])):
+        model = SDLGM(**small, random_state=0).fit(source)
+        np.testing.assert_array_equal(model.transform(digits[:9]).toarray(), expected)
+
+
+def test__iterables__bad_batches__are_named(digits, small):
+    bad = np.where(np.arange(64) == 3, np.nan, digits[:5])
+    with pytest.raises(ValueError, match="batch 1: Input X contains NaN"):
+        SDLGM(**small).fit(iter([digits, bad]))
+    model = SDLGM(**small).fit(digits)
+    with pytest.raises(ValueError, match="the batches have no rows"):
+        model.transform(iter([]))
+
+
 def test__fit__iterator__is_gone_through_more_than_once(digits, small):
     model = SDLGM(**small, random_state=0).fit(digits[start : start + 50] for start in range(0, 400, 50))
     assert model.n_iter_ == small["max_iter"]
@@ -201,6 +221,7 @@ MEMORY = """
 import json, sys
 from pathlib import Path
 import numpy as np
+import pandas as pd
 from sdlgm import SDLGM
 
 def peak():  # not of getrusage, which begins with the peak of the parent

@@ -1,5 +1,6 @@
 """Rows in files, which need not fit into memory: parquet and ``.npy`` files, or folders of either."""
 
+import contextlib
 import copy
 import math
 import os
@@ -137,10 +138,13 @@ class RowFiles:
             row, column = np.argwhere(~np.isfinite(rows))[0]
             where = f"row {part.place + row}" if self.kind == "npy" else f"row {row} of row group {part.place}"
             raise DataError(
-                f"{part.path}: Input X contains NaN or infinity, in {where}, column {column}; fill or drop such rows "
-                "first"
+                f"{self._name_of(part)}: Input X contains NaN or infinity, in {where}, column {column}; fill or drop "
+                "such rows first"
             )
         return rows
+
+    def _name_of(self, part: Part) -> str:
+        return str(part.path)
 
     def _read(self, part: Part) -> np.ndarray:
         if self.kind == "npy":
@@ -218,12 +222,12 @@ def open_rows(source: str | os.PathLike[str], *, label_column: str | None = None
         files = sorted(
             file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path).parts)
         )
-        kinds = {file.suffix.removeprefix(".") for file in files}
+        kinds = {file.suffix.lower().removeprefix(".") for file in files}
         if len(kinds) != 1 or not kinds <= set(KINDS):
             found = ", ".join(sorted(kinds)) or "no files"
             raise DataError(f"{path}: a folder of rows has .parquet files only, or .npy files only; this has {found}")
         kind = kinds.pop()
-    elif path.is_file() and path.suffix.removeprefix(".") in KINDS:
+    elif path.is_file() and path.suffix.lower().removeprefix(".") in KINDS:
         files, kind = [path], kind_of(path)
     else:
         return None
@@ -253,6 +257,9 @@ class SpooledRows(RowFiles):
             elif own != names:
                 batch = batch.select(names) if hasattr(batch, "select") else batch[names]  # noqa: PLW2901
             rows = np.ascontiguousarray(batch.toarray() if hasattr(batch, "toarray") else np.asarray(batch))
+            if rows.dtype == object:  # such as columns of pandas that may have missing values
+                with contextlib.suppress(TypeError, ValueError):
+                    rows = rows.astype(np.float64)
             if rows.ndim != 2 or rows.dtype.kind not in "biuf":
                 raise DataError(f"batch {number} is {rows.dtype} of shape {rows.shape}; batches are rows of numbers")
             if rows.shape[0]:
@@ -263,6 +270,9 @@ class SpooledRows(RowFiles):
         super().__init__("batches", "npy", paths)
         if names is not None:
             self.feature_names = tuple(names)
+
+    def _name_of(self, part: Part) -> str:
+        return f"batch {int(part.path.stem)}"
 
 
 def _column_names(batch: Any) -> list[str] | None:
@@ -286,5 +296,5 @@ def rows_of(X: Any) -> Any:
 
 def is_stream(X: Any) -> bool:
     """Whether X gives batches of rows that can be gone through, and is nothing else."""
-    known = ("__len__", "shape", "__array__", "__dataframe__", "__arrow_c_stream__")
+    known = ("__getitem__", "shape", "__array__", "__dataframe__", "__arrow_c_stream__")
     return hasattr(X, "__iter__") and not any(hasattr(X, name) for name in known)

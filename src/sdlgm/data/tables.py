@@ -4,6 +4,7 @@ import contextlib
 import csv
 import math
 import os
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -100,7 +101,7 @@ def _read_npz(path: Path) -> Dataset:
 
 def arrays_of(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a ``.npz`` file by their names, or that of a ``.npy`` file as X."""
-    if path.suffix == ".npy":
+    if kind_of(path) == "npy":
         npy_layout(path)
     else:
         check_archive(path)
@@ -324,12 +325,29 @@ def _numbers(path: Path, name: str, column) -> np.ndarray:
 
 
 def _has_header(path: Path) -> bool:
-    """A first line with a field that is neither empty nor a number is a header, and so is 0, 1, 2, ..."""
+    """A first line with a text is a header, and so is 0, 1, 2, ..., or a line in quotes before one without them.
+
+    Numbers and what stands for a missing one are no text.
+    """
+    from pyarrow import csv as arrow_csv
+
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        fields = [field.strip() for field in next(csv.reader(file), [])]
-    if any(field and not _is_number(field) for field in fields):
+        lines = [file.readline(), file.readline()]
+        file.seek(0)
+        records = csv.reader(file)
+        first, second = ([field.strip() for field in next(records, [])] for _ in range(2))
+    if not all(map(_is_number, set(first).difference(arrow_csv.ConvertOptions().null_values, [""]))):
         return True
-    return len(fields) > 1 and fields == [str(i) for i in range(len(fields))]
+    if len(first) > 1 and first == [str(i) for i in range(len(first))]:
+        return True
+    if lines[0].startswith('"') and not lines[1].startswith('"'):
+        return True
+    if all(map(str.isdigit, first)) and len(set(first)) == len(first) > 1 and not all(map(str.isdigit, second)):
+        warnings.warn(
+            f"{path}: the first line has whole numbers only and is read as a row; put them in quotes if they are names",
+            stacklevel=2,
+        )
+    return False
 
 
 def _is_number(text: str) -> bool:
