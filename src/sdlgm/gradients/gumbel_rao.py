@@ -28,11 +28,15 @@ class GumbelRao(GradientEstimator):
         return log_likelihood(posterior.counts(with_gradient_of(drawn, mean))).mean(0)
 
 
+_IMPOSSIBLE = -80.0
+"""The logarithm of a probability that can be divided by."""
+
 # In both functions the noise is a constant in the derivative, as in the straight-through estimator.
 
 
 def _relaxed(drawn, log_probs, temperature, generator, n_averaged):
     """Mean of relaxed one-hot vectors of which the largest entry is the drawn symbol."""
+    log_probs = log_probs.clamp(min=_IMPOSSIBLE)
     total = torch.zeros_like(drawn)
     for _ in range(n_averaged):
         exponential = torch.empty_like(drawn).exponential_(generator=generator)

@@ -87,7 +87,8 @@ class OrderedDistribution(IndependentVariables):
     @property
     def feature_probs(self) -> Float[Tensor, "batch K"]:
         """How the slots in use divide among the features."""
-        expected = (self.open.unsqueeze(-2) @ self.feature_log_probs.exp()).squeeze(-2)
+        is_open = self.open.clamp(min=torch.finfo(self.open.dtype).tiny)
+        expected = (is_open.unsqueeze(-2) @ self.feature_log_probs.exp()).squeeze(-2)
         return expected / expected.sum(-1, keepdim=True)
 
     @property

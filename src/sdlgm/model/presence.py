@@ -2,6 +2,7 @@
 
 from functools import cached_property
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -24,4 +25,5 @@ class FromPresence:
     @property
     def feature_probs(self) -> Float[Tensor, "*batch K"]:
         """How the slots in use divide among the features."""
-        return self.presence / self.presence.sum(-1, keepdim=True)
+        presence = self.presence.clamp(min=torch.finfo(self.presence.dtype).tiny)
+        return presence / presence.sum(-1, keepdim=True)

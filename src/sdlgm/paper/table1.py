@@ -230,14 +230,15 @@ def train_and_measure(run: Run, folder: Path) -> dict[str, Any]:
 
     train, validation = split(load_data(f"{run['data']}:train").X)
     test = load_data(f"{run['data']}:test").X
+    before_last = run["iterations"] - LAST_ITERATIONS
     model = ROWS[run["row"]].estimator(
         max_iter=run["iterations"],
         random_state=run["seed"],
         checkpoint_dir=folder,
         resume=True,
-        checkpoint_every=max(1, run["iterations"] - LAST_ITERATIONS),
+        checkpoint_every=max(1, before_last // 4),
     )
-    _forget_last_iterations(folder, run["iterations"] - LAST_ITERATIONS)
+    _forget_last_iterations(folder, before_last)
     last = LastIterations(train, test, run["iterations"], run["seed"], model.get_params()["kl"])
     whole = not any(folder.iterdir())
     start = time.process_time()
