@@ -409,8 +409,29 @@ def test__fit__divergence__is_an_error_that_says_where(data):
 
 
 def test__predict__before_fit__is_refused(data):
-    with pytest.raises(NotFittedError):
-        SDLGMClassifier().predict(data[0])
+    model = SDLGMClassifier()
+    for method in (lambda: model.predict(data[0]), lambda: model.score(*data), lambda: model.evaluate(*data)):
+        with pytest.raises(NotFittedError):
+            method()
+
+
+def test__score__labels_that_do_not_fit__are_refused(data, fitted):
+    X, Y = data
+    for rows, labels, message in (
+        (X[:1], Y, f"X has 1 rows, and y has {len(Y)}"),
+        (X, Y[:1], f"X has {len(X)} rows, and y has 1"),
+        (X, Y[:, :-1].tolist(), f"y has {Y.shape[1] - 1} columns, the model has {Y.shape[1]} labels"),
+        (X, Y[:, 0] + 5, "y has one value a row"),
+    ):
+        for method in (fitted.score, fitted.evaluate):
+            with pytest.raises(ValueError, match=message):
+                method(rows, labels)
+
+
+def test__fit__classes_that_no_file_could_hold__are_refused(data):
+    X, Y = data
+    with pytest.raises(ValueError, match="classes are text or numbers"):
+        SDLGMClassifier(**SMALL).fit(X, np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]")[Y[:, 0]])
 
 
 # Trees

@@ -1,3 +1,4 @@
+import copy
 import json
 import os
 import struct
@@ -88,6 +89,14 @@ def test__save__settings_changed_after_the_fit__saves_what_was_fitted(digits, sm
     np.testing.assert_array_equal(loaded.elbo(digits, random_state=0), bound)
     assert (loaded.n_components, loaded.max_active, loaded.hidden) == (16, 5, (32,))
     assert (loaded.transform(digits) != codes).nnz == 0
+
+
+def test__save__settings_that_could_not_be_read__are_refused(digits, small, tmp_path):
+    model = SDLGM(**small, random_state=0).fit(digits)
+    for changed in ({"batch_size": 1}, {"learn_temperature": True, "final_temperature": 0.1}):
+        with pytest.raises(ValueError, match="settings have changed since the fit"):
+            copy.deepcopy(model).set_params(**changed).save(tmp_path / "model.sdlgm")
+    assert not list(tmp_path.iterdir())
 
 
 def test__load__weights_that_are_not_finite__are_refused(path):

@@ -1,3 +1,4 @@
+import copy
 import shutil
 import subprocess
 import sys
@@ -130,6 +131,18 @@ def test__posterior__setting_and_method__are_both_there(fitted, digits):
     assert result.gate_prob.shape == (7,)
     assert result.feature_probs.shape == (7, 16)
     np.testing.assert_allclose(result.feature_probs.sum(1), 1, rtol=1e-5)
+
+
+def test__posterior__taken_from_a_model__is_a_plain_setting_in_copies(fitted):
+    model = SDLGM(posterior=fitted.posterior)
+    assert type(clone(model).get_params()["posterior"]) is str
+    assert copy.deepcopy(fitted.posterior) == "chain"
+
+
+@pytest.mark.parametrize("posterior", ["ordered", "subset", "chain"])
+def test__posterior__row_far_away__has_probabilities(measurements, small, posterior):
+    model = SDLGM(**small, posterior=posterior, random_state=0).fit(measurements)
+    np.testing.assert_allclose(model.posterior(measurements[:9] * 1e9).feature_probs.sum(1), 1, rtol=1e-4)
 
 
 def test__elbo__bounds__are_ordered_and_score_is_the_mean(fitted, digits):
@@ -451,6 +464,29 @@ def test__partial_fit__diverged_with_a_learning_baseline__can_go_on(measurements
     for name, tensor in model._fitting.trainer.estimator.state_dict().items():
         torch.testing.assert_close(tensor, state[name])
     assert np.isfinite(model.set_params(learning_rate=1e-3).partial_fit(measurements).score(measurements))
+
+
+def test__partial_fit__diverged__leaves_the_model_as_it_was(measurements, small):
+    model = SDLGM(**small, random_state=0).partial_fit(measurements)
+    before = model.score(measurements)
+    with pytest.raises(TrainingDivergedError):
+        model.set_params(learning_rate=1e30).partial_fit(measurements)
+    assert model.score(measurements) == before
+    with pytest.raises(TrainingDivergedError):
+        SDLGM(**{**small, "learning_rate": 1e30}, random_state=0).partial_fit(measurements)
+
+
+def test__partial_fit__from_a_steepened_posterior__stays_with_it(digits, small):
+    model = SDLGM(**small, gradient="annealed_straight_through", random_state=0).partial_fit(digits)
+    model.partial_fit(digits)
+    with pytest.raises(ValueError, match="makes the posterior itself steeper"):
+        model.set_params(gradient="reinmax").partial_fit(digits)
+
+
+def test__gumbel_rao__ordered_posterior_and_learned_temperature__trains(digits, small):
+    settings = {"posterior": "ordered", "gradient": "gumbel_rao", "learn_temperature": True}
+    model = SDLGM(**small, **settings, random_state=0).fit(digits)
+    assert model.history_[-1].feature_temperature != 1
 
 
 def test__partial_fit__another_posterior__is_refused(digits, small):

@@ -384,7 +384,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
         return probs / probs.sum(axis=1, keepdims=True)
 
     def predict(self, X) -> np.ndarray:
-        """Labels as an indicator matrix: those above the threshold, at most the ``max_active_`` likeliest of them.
+        """Labels as an indicator matrix: of those with at least the threshold, the ``max_active_`` likeliest.
 
         If every row has one class, the likeliest class.
         """
@@ -407,10 +407,10 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
 
     def score(self, X, y, sample_weight=None) -> float:
         """Micro-averaged F1 of `predict`; if every row has one class, that is the accuracy."""
-        true = labels_of(y, self.classes_, unseen=True).indicator
+        true, own = self._true_and_probs(X, y)
         # One more column of nothing: a single one would be taken for two classes.
         true = np.pad(true, ((0, 0), (0, 1)))
-        predicted = _with_columns(self._indicator_at(self.predict_proba(X)), true.shape[1])
+        predicted = _with_columns(self._indicator_at(own), true.shape[1])
         zero: Any = 0.0
         return float(f1_score(true, predicted, average="micro", zero_division=zero, sample_weight=sample_weight))
 
@@ -419,8 +419,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
 
         Labels that the model was not fitted with count as labels that it misses.
         """
-        true = labels_of(y, self.classes_, unseen=True).indicator
-        own = self.predict_proba(X)
+        true, own = self._true_and_probs(X, y)
         predicted, probs = (_with_columns(values, true.shape[1]) for values in (self._indicator_at(own), own))
         present = true.any(axis=0)
         likely = np.clip(np.where(true > 0, probs, 1 - probs), 1e-12, 1.0)
@@ -437,6 +436,20 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
             n_labels_predicted=float(predicted.sum(axis=1).mean()),
             n_labels_expected=float(self.predict_sparsity(X).mean.mean()),
         )
+
+    def _true_and_probs(self, X, y) -> tuple[np.ndarray, np.ndarray]:
+        """Known labels as an indicator matrix, with columns for those that the model lacks, and the probabilities."""
+        check_is_fitted(self)
+        labels = labels_of(y, self.classes_, unseen=True)
+        if labels.single and not self.single_label_ and labels.indicator.shape[1] > len(self.classes_):
+            raise ValueError(
+                "y has one value a row, and not all of them are labels of the model, which was fitted with sets of "
+                "labels; give an indicator matrix or a list of sets"
+            )
+        probs = self.predict_proba(X)
+        if len(probs) != len(labels.indicator):
+            raise ValueError(f"X has {len(probs)} rows, and y has {len(labels.indicator)}")
+        return labels.indicator, probs
 
     def sample(self, y, *, random_state: RandomState = None) -> np.ndarray:
         """Draw an observation for each row of labels from p(x given y); for ``variant="gen"`` and ``"con"``."""

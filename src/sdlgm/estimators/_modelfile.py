@@ -31,10 +31,17 @@ def save(estimator: "TorchEstimator", path: str | os.PathLike[str]) -> None:
     if not isinstance(params["random_state"], Integral):
         params["random_state"] = None  # the state of a generator that has moved on is of no use to a reader
     params |= estimator._fitted_params()  # what was fitted counts, not what set_params has changed since
+    params = {name: _plain(value) for name, value in params.items()}
+    try:
+        _unfitted(type(estimator), params, params["device"])
+    except ValueError as error:
+        raise ValueError(
+            f"the settings have changed since the fit, and the model could not be read: {error}"
+        ) from error
     scaling = estimator._fitting.scaling
     document = {
         "estimator": type(estimator).__name__,
-        "params": {name: _plain(value) for name, value in params.items()},
+        "params": params,
         "n_features_in": estimator.n_features_in_,
         "feature_names_in": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
         "n_iter": estimator.n_iter_,
@@ -64,9 +71,7 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
         if document["estimator"] not in known:
             raise ModelFileError(f"{path}: holds a {document['estimator']!r}, which this sdlgm does not know")
         kind = known[document["estimator"]]
-        estimator: Any = kind(**_arguments(document["params"], kind) | {"device": device})
-        estimator._validate_params()
-        estimator._check_settings()
+        estimator = _unfitted(kind, document["params"], device)
         estimator.n_features_in_ = int(document["n_features_in"])
         names = document["feature_names_in"]
         if names:
@@ -84,6 +89,14 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
         raise
     except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
         raise ModelFileError(f"{path}: settings and content do not fit together ({_one_line(error)})") from error
+
+
+def _unfitted(kind: type["TorchEstimator"], params: Any, device: str) -> Any:
+    """An estimator with the settings of a file, which are checked as those of users are."""
+    estimator: Any = kind(**_arguments(params, kind) | {"device": device})
+    estimator._validate_params()
+    estimator._check_settings()
+    return estimator
 
 
 def _filled(make: Callable[[], nn.Module], tensors: dict[str, Tensor]) -> Any:

@@ -33,6 +33,10 @@ class PosteriorSetting(str):
     def __call__(self, X: Any) -> PosteriorProbs:
         return self._probs(X)
 
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """A copy is the plain name: it belongs to no estimator."""
+        return str, (str(self),)
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -48,7 +52,9 @@ class Evaluation:
     kl: float
     """What a code costs under the prior: the information that it carries at most."""
     kl_gates: float
+    """The part of ``kl`` that is paid for how many slots are on; 0 for posteriors that do not tell it from the rest."""
     kl_features: float
+    """The part that is paid for which features they hold."""
     n_active_expected: float
     """Mean of L_i under q(z given x), max_active * gate_prob: active slots of a drawn code."""
     n_active_mean: float

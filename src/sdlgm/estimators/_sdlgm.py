@@ -121,7 +121,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
     n_samples : int, default=1
         Monte Carlo samples an observation, S.
     gate_temperature, feature_temperature : float, default=1.0
-        Temperatures of the relaxation, tau and tau_z; where they start if learned or on a schedule.
+        Temperatures of the relaxation, tau and tau_z; where they start if learned or on a schedule. Only
+        ``posterior="shared"`` has gates of its own; the others relax everything at the temperature of the features.
     learn_temperature : bool, default=False
         Learn both temperatures by gradient, as in the paper.
     final_temperature : float or None, default=None
@@ -453,6 +454,11 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             family = self.module_.config.posterior
             if vars(self)["posterior"] != family:
                 raise ValueError(f"the model has posterior={family!r}, and goes on with that; use fit for another one")
+            if GRADIENTS[str(self.gradient)].steepens != self.module_.steep:
+                raise ValueError(
+                    "gradient='annealed_straight_through' makes the posterior itself steeper, so a model stays with it "
+                    "or without it; use fit for the other one"
+                )
             for _ in self._batches(rows):  # refuse bad values before anything changes
                 pass
         trainer = fitting.trainer
@@ -464,6 +470,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
                 trainer.step(train.to_tensor(fitting.scaling.apply(batch), trainer.device))
             trainer.check_finite()
             record = self._monitor(fitting, rows[:_WATCHED_ROWS], seed)(trainer)
+            record.check_finite()
         except BaseException:  # divergence, or Ctrl-C: half a pass is no pass
             trainer.go_back(before)
             trainer.module.eval()
@@ -563,9 +570,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
     # Codes
 
     def transform(self, X, *, n_candidates: int = 0, budget: int | None = None) -> sp.csr_matrix:
-        """Code each row by the most probable counts under q(z given x).
+        """Code each row by the most probable code under q(z given x).
 
-        With ``posterior="chain"`` these are found feature after feature, each time the more probable choice.
+        With ``posterior="ordered"`` that is the most probable length and the most probable feature at each position;
+        with ``"chain"`` the code is found feature after feature, each time the more probable choice.
 
         Parameters
         ----------
@@ -638,7 +646,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
     def _encode(self, X, code: Callable[[Tensor], Tensor]) -> sp.csr_matrix:
         if is_stream(X):
-            return sp.csr_matrix(sp.vstack(list(self._encode_batches(X, code)), format="csr"))
+            parts = list(self._encode_batches(X, code))
+            if not parts:
+                raise ValueError("the batches have no rows")
+            return sp.csr_matrix(sp.vstack(parts, format="csr"))
         rows = self._fitted_rows(X)
         with torch.inference_mode():
             return stacked([sparse_rows(code(x)) for x in self._batches(rows)], self._n_features_out)
@@ -699,7 +710,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
     @posterior.setter
     def posterior(self, value: str) -> None:
-        vars(self)["posterior"] = value
+        vars(self)["posterior"] = str(value) if isinstance(value, PosteriorSetting) else value
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Settings by name; `posterior` as the plain name that was given."""

@@ -143,7 +143,8 @@ def check_budget(targets: np.ndarray, max_active: int, what: str = "labels") -> 
 def _is_label_sets(Y: Any, n_labels: int | None) -> bool:
     """Whether rows are collections of labels and not numbers of an indicator matrix.
 
-    Lists of numbers, all of one length, are rows of a matrix, unless it is known that there are not so many labels.
+    Lists of numbers, all of one length, are rows of a matrix, unless it is known that there are not so many labels and
+    no row has a value twice, as rows of zeros and ones do.
     """
     listed = isinstance(Y, list | tuple) or (getattr(Y, "ndim", 0) == 1 and str(getattr(Y, "dtype", "")) == "object")
     if not listed:
@@ -154,9 +155,9 @@ def _is_label_sets(Y: Any, n_labels: int | None) -> bool:
     if any(isinstance(row, set | frozenset) for row in rows):
         return True
     lengths = {len(row) for row in rows}
-    if n_labels is not None and lengths != {n_labels}:
+    if len(lengths) > 1 or any(isinstance(label, str) for row in rows for label in row):
         return True
-    return len(lengths) > 1 or any(isinstance(label, str) for row in rows for label in row)
+    return n_labels is not None and lengths != {n_labels} and all(len(set(row)) == len(row) for row in rows)
 
 
 def _from_sets(Y: Any, names: np.ndarray | None, unseen: bool) -> Labels:
@@ -195,6 +196,8 @@ def _label_set(number: int, row: Any) -> list[Any]:
 def _from_classes(y: np.ndarray, names: np.ndarray | None, unseen: bool) -> Labels:
     assert_all_finite(y, input_name="y")
     check_classification_targets(y)
+    if y.dtype.kind not in "biufU" and not all(isinstance(value, str | int | float) for value in y):
+        raise ValueError(f"y holds classes of {y.dtype}; classes are text or numbers")
     found = np.unique(y) if names is None else names
     unknown = ~np.isin(y, found)
     if unseen:
