@@ -128,6 +128,7 @@ def test__csv__column_names__are_kept_and_checked(tmp_path):
     run("report", tmp_path / "m", tmp_path / "data.csv", "--out", tmp_path / "report.html")
     result = run("encode", tmp_path / "m", tmp_path / "swapped.csv", "--out", tmp_path / "no.npz", code=2)
     assert "feature names" in result.stderr
+    assert "same order" in result.stderr
 
 
 def test__data_list__names__are_there():
@@ -393,3 +394,8 @@ def test__count_fit__parameters_of_the_estimator__are_options():
     options = inspect.signature(cli.count_fit).parameters
     left_out = {"activation", "lr_decay", "random_state", "device", "verbose"}
     assert set(inspect.signature(SDLGMCounter).parameters) - left_out <= set(options)
+
+
+def test__errors__name_with_colons__is_printed_as_it_is(tmp_path):
+    result = run("classify", "fit", "digits:train", "--out", tmp_path / "m", code=2)
+    assert "digits:train: is no multi-label data set" in result.stderr

@@ -34,7 +34,8 @@ count_app = typer.Typer(no_args_is_help=True, help="Counting repeated classes: f
 app.add_typer(count_app, name="count")
 reproduce_app = typer.Typer(no_args_is_help=True, help="The published results, measured anew.")
 app.add_typer(reproduce_app, name="reproduce")
-out, err = Console(markup=False), Console(stderr=True)
+# Data have names such as digits:train, and a text between colons may be the name of a picture.
+out, err = Console(markup=False, emoji=False), Console(stderr=True, emoji=False)
 
 DATA_HELP = (
     "A .npy, .npz, .csv, .parquet, .arff or IDX file, a folder of .parquet or .npy files, or a name such as "
@@ -105,7 +106,7 @@ def _escaped(message: Exception | str) -> str:
     from rich.markup import escape
 
     lines = str(message).strip().splitlines()
-    if lines and lines[0].startswith("The feature names should match"):  # what follows says which do not
+    if lines and "The feature names should match" in lines[0]:  # what follows says which do not
         return escape(" ".join(line.strip() for line in lines))
     return escape(lines[0]) if lines else type(message).__name__
 
