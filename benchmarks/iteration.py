@@ -52,7 +52,7 @@ def contestants() -> dict[str, Callable[[], object]]:
         "naive": PlainSDLGM(),
         "paper": trainer_of(PAPER),
         "default": trainer_of({}),
-        "default, gate network on x": trainer_of({"share_layers": False, "gate_hidden": (256, 64)}),
+        "ReinMax, gate network on x": trainer_of({"share_layers": False, "gate_hidden": (256, 64)}),
         "chain posterior": trainer_of({"posterior": "chain", "learn_prior": True}),
         "straight_through": trainer_of({"gradient": "straight_through"}),
         "straight_through_gumbel": trainer_of({"gradient": "straight_through_gumbel"}),

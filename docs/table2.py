@@ -110,10 +110,11 @@ def columns(result: dict[str, Any]) -> list[str]:
         )
         if f1 < of_peer:
             folds, of_peer_folds = _by_folds(chosen, average), _by_folds(peer, average)
-            inside = "lies" if low <= of_peer <= high else "does not lie"
             n_ours = sum(map(is_ours, _of(result, column.data)))
+            if average == "micro":  # the interval of the macro average leaves out labels that a resample misses
+                text += f" The peer's score {'lies' if low <= of_peer <= high else 'does not lie'} in our interval."
             text += (
-                f" The peer's score {inside} in our interval. In the folds of the training rows ours has "
+                f" In the folds of the training rows ours has "
                 f"{100 * folds:.1f}, as the largest of {n_ours} rows, and the peer {100 * of_peer_folds:.1f}. This "
                 f"column is the peer's. {_networks_and_trees(result, column)}"
             )
