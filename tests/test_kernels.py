@@ -218,6 +218,26 @@ def test__draw_counts__impossible_symbols__are_never_drawn():
     assert not counts[..., [0, 2, 4]].any()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test__draw_one_hot__many_symbols__fit_their_probabilities(dtype):
+    random = np.random.default_rng(0)
+    probs = random.dirichlet(np.ones(30), size=2).astype(dtype)
+    drawn = _kernels.draw_one_hot(probs, random.random((5000, 2, 1)).astype(dtype))
+    assert drawn.shape == (5000, 2, 30)
+    assert drawn.dtype == dtype
+    assert (drawn.sum(-1) == 1).all()
+    for observed, expected in zip(drawn.sum(0), probs, strict=True):
+        assert stats.chisquare(observed, 5000 * expected / expected.sum()).pvalue > ALPHA
+
+
+def test__draw_one_hot__impossible_symbols__are_never_drawn():
+    probs = np.array([[0.0, 0.5, 0.0, 0.5, 0.0]], np.float32)
+    noise = np.array([0.0, 0.5, 1 - 2.0**-24, 1.0], np.float32).reshape(4, 1, 1)
+    drawn = _kernels.draw_one_hot(probs, noise)
+    assert drawn[:, 0].argmax(-1).tolist() == [1, 3, 3, 3]
+    assert (drawn.sum(-1) == 1).all()
+
+
 @given(
     weights=arrays(np.float32, st.tuples(st.integers(1, 4), st.integers(1, 40)), elements=st.floats(0, 1, width=32)),
     n=st.integers(1, 60),

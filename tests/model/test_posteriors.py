@@ -1,6 +1,7 @@
 """Subset, chain and ordered posteriors against sums over everything that they can draw."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,16 @@ from scipy import stats
 from torch import Tensor
 
 from enumeration import L0, K, all_counts, tiny_prior
-from sdlgm.model import ModelConfig, SDLGMModule, SlotDistribution, Temperatures, chain, discrete_expectation, subset
+from sdlgm.model import (
+    ModelConfig,
+    SDLGMModule,
+    SlotDistribution,
+    Temperatures,
+    chain,
+    discrete_expectation,
+    ordered,
+    subset,
+)
 from sdlgm.model.chain import ChainDistribution
 from sdlgm.model.ordered import OrderedDistribution
 from sdlgm.model.posteriors import POSTERIORS
@@ -91,7 +101,7 @@ def test__chain_kl__fixed_draws__is_close_to_the_divergence():
     assert abs(values.mean().item() - expected) < 4.5 * values.std().item() / 2000**0.5
 
 
-def test__ordered_kl__enumerated__equals_divergence_of_the_lists():
+def test__ordered_kl__enumerated__equals_divergence_of_the_lists(loops):
     prior, posterior = tiny_prior(), distribution("ordered")
     symbols, probs = all_drawn("ordered")
     mean = -(probs * posterior.log_ratio(symbols, prior)[:, 0]).sum().item()
@@ -144,6 +154,43 @@ def test__subset_mode__enumerated__is_the_most_probable():
         posterior = SubsetDistribution(logits, L0)
         best = max(all_counts(), key=lambda counts: posterior.log_prob(counts[None, None]).item())
         assert posterior.mode()[0].tolist() == best.int().tolist()
+
+
+def test__ordered_kl__gradients__equal_the_plain_version(monkeypatch):
+    """The compiled loops with their own derivatives, against torch's operations and autograd."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((5, 7), (5, 6, K), (), (K,))
+    inputs = [torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in shapes]
+    weights = torch.randn(5, generator=generator, dtype=torch.float64)
+
+    def divergence() -> tuple[Tensor, ...]:
+        lengths, features, gate_logit, prior_features = inputs
+        kl = OrderedDistribution(lengths, features).kl(SlotDistribution(gate_logit, prior_features, 6), "exact")
+        return kl, *torch.autograd.grad((weights * kl).sum(), inputs)
+
+    compiled = divergence()
+    monkeypatch.setattr(ordered, "has_kernels", lambda tensor: False)
+    torch.testing.assert_close(compiled, divergence())
+
+
+def test__ordered_reach__positions_that_no_list_fills__change_nothing(generator):
+    lengths = torch.randn(5, 9, generator=generator)
+    lengths[:, 5:] = -200.0
+    features = torch.randn(5, 8, K, generator=generator)
+    whole, short = OrderedDistribution(lengths, features), OrderedDistribution(lengths[:, :5], features[:, :4])
+    assert whole.reach == 4
+    assert whole.log_probs.shape[-2] == 5
+    prior = SlotDistribution(torch.tensor(0.3), torch.zeros(K), 8)
+    # Lists of up to 4 features, in 8 slots or in 4: their lengths have another prior, their features the same.
+    terms, others = whole.prior_terms(prior, "exact"), short.prior_terms(replace(prior, n_slots=4), "exact")
+    torch.testing.assert_close(terms.log_prior_features, others.log_prior_features)
+    torch.testing.assert_close(terms.entropy_features, others.entropy_features)
+    torch.testing.assert_close(terms.entropy_gates, others.entropy_gates)
+    torch.testing.assert_close(whole.kl(prior, "exact"), terms.kl)
+    symbols = whole.sample_symbols(50, generator)
+    ratio = whole.log_ratio(symbols, prior).mean()
+    assert torch.isfinite(ratio)
+    assert float(whole.counts(symbols).sum(-1).max()) <= 4
 
 
 def test__ordered_cut__any_limit__keeps_the_lists_up_to_there():

@@ -6,7 +6,7 @@ through the CPU. The functions here take and give numpy arrays; `sdlgm.model` ma
 """
 
 from sdlgm._kernels.chains import ChainCost, chain_cost, chain_gradients, draw_chain, draw_relaxed_chain
-from sdlgm._kernels.draws import draw_binary, draw_counts
+from sdlgm._kernels.draws import draw_binary, draw_counts, draw_one_hot
 from sdlgm._kernels.modes import multinomial_modes, slot_modes
 from sdlgm._kernels.random import n_blocks
 from sdlgm._kernels.relaxed import RelaxedCounts, RelaxedGradients, relaxed_counts, relaxed_gradients
@@ -28,6 +28,7 @@ __all__ = [
     "draw_binary",
     "draw_chain",
     "draw_counts",
+    "draw_one_hot",
     "draw_relaxed_chain",
     "in_unit_interval",
     "multinomial_modes",

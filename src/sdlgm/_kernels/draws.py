@@ -1,4 +1,4 @@
-"""Hard draws: zeros and ones, and counts."""
+"""Hard draws: zeros and ones, counts, and single symbols."""
 
 import numpy as np
 
@@ -41,6 +41,27 @@ def _draw_counts(keys, first, last, probs, n_slots, counts):
                 counts[row, symbol] += 1
 
 
+@compiled
+def _draw_one_hot(probs, noise, out):
+    n_given, n_symbols = probs.shape
+    for row in range(len(out)):
+        given = probs[row % n_given]
+        total = 0.0
+        for symbol in range(n_symbols):
+            out[row, symbol] = 0
+            total += given[symbol]
+        # The first symbol whose cumulative probability is above the threshold: never one of probability zero.
+        threshold, cumulative, drawn = noise[row] * total, 0.0, n_symbols - 1
+        for symbol in range(n_symbols):
+            cumulative += given[symbol]
+            if cumulative > threshold:
+                drawn = symbol
+                break
+        while given[drawn] == 0 and drawn > 0:  # rounding kept the sum below the threshold
+            drawn -= 1
+        out[row, drawn] = 1
+
+
 def draw_binary(keys: np.ndarray, probs: np.ndarray) -> np.ndarray:
     """Zeros and ones with the given probabilities of a one, in their precision."""
     out = np.empty_like(probs)
@@ -54,3 +75,10 @@ def draw_counts(keys: np.ndarray, probs: np.ndarray, *, n_slots: int, n_samples:
     flat = counts.reshape(-1, probs.shape[1])
     _draw_counts(keys, 0, n_blocks(len(flat)), probs, n_slots, flat)
     return counts
+
+
+def draw_one_hot(probs: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """One-hot symbols, (S, *batch, W), from probabilities, (*batch, W), and uniform noise, (S, *batch, 1)."""
+    out = np.empty((*noise.shape[:-1], probs.shape[-1]), probs.dtype)
+    _draw_one_hot(probs.reshape(-1, probs.shape[-1]), noise.reshape(-1), out.reshape(-1, probs.shape[-1]))
+    return out

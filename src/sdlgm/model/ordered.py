@@ -22,7 +22,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, log_binomial
+from sdlgm.model.divergence import slot_divergence
+from sdlgm.model.noise import has_kernels
+from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, Temperatures, log_binomial
 from sdlgm.model.variables import CLOSED, IndependentVariables
 
 _IMPOSSIBLE = -30.0  # in the summary, the logarithm of a length that a cut list cannot have
@@ -32,7 +34,7 @@ _IMPOSSIBLE = -30.0  # in the summary, the logarithm of a length that a cut list
 class OrderedDistribution(IndependentVariables):
     """Lists of at most L0 features out of K, of which only the counts are seen.
 
-    The variables are the length, which comes first, and the feature at each position.
+    The variables are the length, which comes first, and the feature at each position within `reach`.
     """
 
     length_logits: Float[Tensor, "batch lengths"]
@@ -56,11 +58,34 @@ class OrderedDistribution(IndependentVariables):
         return self.feature_logits.log_softmax(-1)
 
     @cached_property
+    def reach(self) -> int:
+        """How many positions some list of the batch may fill.
+
+        Those after it are open with less than the uniform noise behind a draw can tell from nothing, and less than a
+        sum over the positions would notice. Few observations need a long list, so most of the work is saved.
+        """
+        least = 1e-4 * torch.finfo(self.open.dtype).eps
+        return max(1, int((self.open >= least).any(0).sum()))
+
+    @cached_property
+    def _reached_logits(self) -> Float[Tensor, "batch reach K"]:
+        return self.feature_logits[:, : self.reach].contiguous()
+
+    @cached_property
     def log_probs(self) -> Float[Tensor, "batch V W"]:
+        return self._with_length(self._reached_logits.log_softmax(-1))
+
+    def _with_length(self, feature_log_probs: Float[Tensor, "batch positions K"]) -> Float[Tensor, "batch V W"]:
         width = max(self.n_slots + 1, self.n_features)
         length = F.pad(self.length_log_probs, (0, width - self.n_slots - 1), value=CLOSED)
-        features = F.pad(self.feature_log_probs, (0, width - self.n_features), value=CLOSED)
+        features = F.pad(feature_log_probs, (0, width - self.n_features), value=CLOSED)
         return torch.cat([length.unsqueeze(-2), features], dim=-2)
+
+    def relaxed_parts(
+        self, n_samples: int, temperatures: Temperatures, generator: torch.Generator
+    ) -> tuple[Float[Tensor, "S batch V W"]]:
+        """Of all positions: at a high temperature, a relaxed length opens any of them."""
+        return self._relaxed(self._with_length(self.feature_log_probs), n_samples, temperatures, generator)
 
     @property
     def summary(self) -> Float[Tensor, "batch logits"]:
@@ -75,8 +100,8 @@ class OrderedDistribution(IndependentVariables):
 
     def counts(self, symbols: Float[Tensor, "S batch V W"]) -> Float[Tensor, "S batch K"]:
         """The sum of the features at the positions that are open."""
-        is_open = _at_least(symbols[..., 0, : self.n_slots + 1])
         features = symbols[..., 1:, : self.n_features]
+        is_open = _at_least(symbols[..., 0, : self.n_slots + 1])[..., : features.shape[-2]]
         return (is_open.unsqueeze(-2) @ features).squeeze(-2)
 
     @property
@@ -119,22 +144,33 @@ class OrderedDistribution(IndependentVariables):
         """Log p(list) - log q(list) of a drawn length and the features at the positions that it opens."""
         lengths, features = symbols[..., 0, : self.n_slots + 1], symbols[..., 1:, : self.n_features]
         of_length = (lengths * (log_binomial(prior) - self.length_log_probs)).sum(-1)
-        of_features = (features * (prior.feature_log_probs - self.feature_log_probs)).sum(-1)
-        return of_length + (_at_least(lengths) * of_features).sum(-1)
+        n_positions = features.shape[-2]
+        of_features = (features * (prior.feature_log_probs - self.feature_log_probs[:, :n_positions])).sum(-1)
+        return of_length + (_at_least(lengths)[..., :n_positions] * of_features).sum(-1)
 
     def kl(self, prior: SlotDistribution, kl: KL) -> Float[Tensor, " batch"]:
         """What the code costs under ``prior``."""
-        return self.prior_terms(prior, kl).kl
+        if not has_kernels(self.feature_logits):
+            return self.prior_terms(prior, kl).kl
+        of_length = (self.length_log_probs.exp() * (self.length_log_probs - log_binomial(prior))).sum(-1)
+        # One slot a position, its gate as in the prior: what is left is the divergence of its feature.
+        logits = self._reached_logits.flatten(0, 1)
+        gate = logits.new_zeros(())
+        of_feature = slot_divergence(
+            gate.expand(len(logits)), logits, gate, prior.feature_log_probs, n_slots=1, exact=False
+        )
+        return of_length + (self.open[:, : self.reach] * of_feature.unflatten(0, (-1, self.reach))).sum(-1)
 
     def prior_terms(self, prior: SlotDistribution, kl: KL) -> PriorTerms:
         """The divergence of the length, and of the features at the open positions."""
         lengths = self.length_log_probs.exp()
-        features = self.feature_log_probs.exp()
+        is_open, log_features = self.open[:, : self.reach], self._reached_logits.log_softmax(-1)
+        features = log_features.exp()
         return PriorTerms(
             log_prior_gates=lengths @ log_binomial(prior),
-            log_prior_features=(self.open * (features @ prior.feature_log_probs)).sum(-1),
+            log_prior_features=(is_open * (features @ prior.feature_log_probs)).sum(-1),
             entropy_gates=-(lengths * self.length_log_probs).sum(-1),
-            entropy_features=-(self.open * (features * self.feature_log_probs).sum(-1)).sum(-1),
+            entropy_features=-(is_open * (features * log_features).sum(-1)).sum(-1),
         )
 
 

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from sdlgm import _kernels
 from sdlgm.model.draws import ToLogProbs, symbols_with_gradient
-from sdlgm.model.noise import gumbel, uniform_noise
+from sdlgm.model.noise import array, gumbel, has_kernels, uniform_noise
 from sdlgm.model.slots import Temperatures
 
 CLOSED = -1e9
@@ -43,9 +44,11 @@ class IndependentVariables(ABC):
 
     def sample_symbols(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch V W"]:
         """Draw one-hot symbols, by the inverse of the cumulative distribution."""
-        cumulative = self.probs.detach().cumsum(-1)
-        shape = (n_samples, *cumulative.shape[:-1], 1)
-        noise = uniform_noise(shape, cumulative, generator)
+        probs = self.probs.detach()
+        noise = uniform_noise((n_samples, *probs.shape[:-1], 1), probs, generator)
+        if has_kernels(probs):
+            return torch.from_numpy(_kernels.draw_one_hot(array(probs), array(noise)))
+        cumulative = probs.cumsum(-1)
         # The first symbol whose cumulative probability is above the noise: never one of probability zero.
         drawn = (cumulative <= noise * cumulative[..., -1:]).sum(-1)
         return F.one_hot(drawn, cumulative.shape[-1]).to(cumulative.dtype)
@@ -69,8 +72,14 @@ class IndependentVariables(ABC):
         self, n_samples: int, temperatures: Temperatures, generator: torch.Generator
     ) -> tuple[Float[Tensor, "S batch V W"]]:
         """One Gumbel-Softmax for each variable, all at the temperature of the features."""
-        noise = gumbel((n_samples, *self.log_probs.shape), self.log_probs, generator)
-        return (((self.log_probs + noise) / temperatures.feature).softmax(-1),)
+        return self._relaxed(self.log_probs, n_samples, temperatures, generator)
+
+    @staticmethod
+    def _relaxed(
+        log_probs: Float[Tensor, "*batch V W"], n_samples: int, temperatures: Temperatures, generator: torch.Generator
+    ) -> tuple[Float[Tensor, "S batch V W"]]:
+        noise = gumbel((n_samples, *log_probs.shape), log_probs, generator)
+        return (((log_probs + noise) / temperatures.feature).softmax(-1),)
 
     def from_parts(self, symbols: Float[Tensor, "S batch V W"]) -> Float[Tensor, "S batch K"]:
         return self.counts(symbols)

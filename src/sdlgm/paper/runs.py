@@ -56,8 +56,11 @@ def run_all(
 
 
 def _one_thread() -> None:
-    """In a new process, before torch is imported."""
+    """In a new process, for libraries that it is still to import and for torch, which the script may have imported."""
     os.environ["OMP_NUM_THREADS"] = "1"
+    import torch
+
+    torch.set_num_threads(1)
 
 
 def _work_and_keep(work: Callable[[Run, Path], dict[str, Any]], run: Run, folder: Path) -> None:
