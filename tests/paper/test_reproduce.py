@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from sdlgm import load
-from sdlgm.paper import gradients, peers
+from sdlgm.paper import gradients, peers, runs, table1
 from sdlgm.paper.baselines import CoupledBernoulli, CoupledCategorical, DiscreteVAE, LatentVector
 from sdlgm.paper.long import long_run
+from sdlgm.paper.provenance import publish
 from sdlgm.paper.table1 import ROWS
+from squares import square
 
 GENERATOR = torch.Generator().manual_seed(0)
 
@@ -28,6 +30,61 @@ def test__rows__every_one__can_be_fitted(digits):
     for row in ROWS.values():
         model = row.estimator(max_iter=2, hidden=(8,), random_state=0).fit(digits[:60])
         assert np.isfinite(model.score(digits[:60])), row.name
+
+
+def _result(name: str, seed: int) -> dict:
+    """What a run of Table I gives, with numbers that are all different."""
+    number = np.random.default_rng(seed).uniform(90, 130, 12).tolist()
+    return table1.run_of(name, "mnist", 10_000, seed) | {
+        "relaxed": {"test": number[0], "train": number[1]},
+        "discrete": {"test": number[2], "train": number[3]},
+        "kl": number[4],
+        "mean_active": number[5],
+        "validation": {"discrete": -number[6], "relaxed": -number[7]},
+        "evaluation": {"n_active_max": 12 + seed, "features_alive": 190 + seed, "kl": number[8]},
+        "importance_weighted_100": -number[9],
+        "temperatures": [number[10], number[11]],
+        "seconds_per_iteration": 0.02,
+    }
+
+
+def test__published_table__read_again__has_the_runs_that_made_it(tmp_path):
+    results = {name: [_result(name, seed) for seed in range(3)] for name in ("reinmax-categorical", "sdlgm_chain")}
+    rows = [table1.table_row(ROWS[name], 10_000, of_row) for name, of_row in results.items()]
+    path = tmp_path / "table1.json"
+    assert list(table1.published_runs(path)) == []
+    publish(path, {"data": "mnist", "rows": rows})
+    found = dict(zip(results, ([], []), strict=True))
+    for run, result in table1.published_runs(path):
+        assert run == table1.run_of(run["row"], "mnist", 10_000, run["seed"])
+        found[run["row"]].append(result)
+    assert [table1.table_row(ROWS[name], 10_000, of_row) for name, of_row in found.items()] == rows
+
+
+@pytest.mark.parametrize("change", ["settings", "versions", "system"])
+def test__published_table__made_with_something_else__is_not_used(tmp_path, change):
+    row = table1.table_row(ROWS["sdlgm_chain"], 10_000, [_result("sdlgm_chain", 0)])
+    path = tmp_path / "table1.json"
+    table = publish(path, {"data": "mnist", "rows": [row]})
+    assert len(list(table1.published_runs(path))) == 1
+    if change == "versions":
+        table["versions"]["torch"] = "1.0"
+    else:
+        row["version" if change == "settings" else "system"] = "another"
+    path.write_text(json.dumps(table))
+    assert list(table1.published_runs(path)) == []
+
+
+def test__run_all__some_results_known__does_the_others_and_tells_after_each(tmp_path):
+    wanted = [{"number": number} for number in range(3)]
+    seen = []
+    known = {runs.name_of(wanted[1]): {"number": 1, "square": -1}}
+    results = runs.run_all(square, wanted, tmp_path, 1, known=known, after_each=seen.append)
+    assert [result["square"] for result in results] == [0, -1, 4]
+    assert [[result["number"] for result in so_far] for so_far in seen] == [[0, 1], [0, 1, 2]]
+    # What is in the folder is not done again, and is more than what is known.
+    known = {runs.name_of(wanted[0]): {"number": 0, "square": -1}}
+    assert [r["square"] for r in runs.run_all(square, wanted[:1], tmp_path, 1, known=known)] == [0]
 
 
 @pytest.mark.parametrize("latent", ["bernoulli", "categorical"])

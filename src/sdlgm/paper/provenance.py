@@ -17,9 +17,14 @@ def provenance() -> dict[str, Any]:
     """Command, versions and machine of the running process."""
     return {
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "versions": versions(),
         "cores": os.cpu_count(),
     }
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that numbers depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
 
 
 def publish(out: Path, result: dict[str, Any]) -> dict[str, Any]:
@@ -31,9 +36,9 @@ def publish(out: Path, result: dict[str, Any]) -> dict[str, Any]:
 
 def protocol_lines(result: dict[str, Any]) -> list[str]:
     """How published results were made, as items of a list in Markdown."""
-    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    packages = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     return [
         *[f"- **{name}**: {text}." for name, text in result["protocol"].items()],
         f"- **command**: `{result['command']}`",
-        f"- **machine**: {result['cores']} cores; {versions}",
+        f"- **machine**: {result['cores']} cores; {packages}",
     ]

@@ -4,9 +4,10 @@ import json
 import multiprocessing
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from sdlgm import __version__
@@ -23,16 +24,19 @@ def run_all(
     n_jobs: int,
     *,
     fresh: bool = True,
+    known: Mapping[str, Run] = MappingProxyType({}),
+    after_each: Callable[[list[Run]], object] | None = None,
 ) -> list[Run]:
     """``work(run, its folder)`` for each run; results come in the order of ``runs``.
 
     Each run has a fresh process unless told otherwise; its start can take longer than a short run. The result of a run
     is kept in its folder, so that a second call does only what is missing. A run that is interrupted goes on from
-    whatever ``work`` has left in the folder.
+    whatever ``work`` has left in the folder. Results that are ``known`` by the `name_of` their run are not made again,
+    and ``after_each`` is called with all results so far whenever a run is done.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    missing = [run for run in runs if not _result_path(folder, run).exists()]
+    missing = [run for run in runs if name_of(run) not in known and not _result_path(folder, run).exists()]
     columns = (
         TextColumn("runs"),
         BarColumn(),
@@ -51,8 +55,22 @@ def run_all(
         futures = {pool.submit(_work_and_keep, work, run, folder): run for run in missing}
         for future in as_completed(futures):
             future.result()
+            if after_each is not None:
+                after_each(_results(runs, folder, known))
             progress.update(task, advance=1, description=" ".join(str(value) for value in futures[future].values()))
-    return [json.loads(_result_path(folder, run).read_text(encoding="utf-8")) for run in runs]
+    return _results(runs, folder, known)
+
+
+def _results(runs: Sequence[Run], folder: Path, known: Mapping[str, Run]) -> list[Run]:
+    """Those that are there; the folder has more of a run than what was published of it."""
+    found = []
+    for run in runs:
+        path = _result_path(folder, run)
+        if path.exists():
+            found.append(json.loads(path.read_text(encoding="utf-8")))
+        elif name_of(run) in known:
+            found.append(known[name_of(run)])
+    return found
 
 
 def _one_thread() -> None:
@@ -74,9 +92,14 @@ def versioned(settings: Any) -> str:
     return f"{__version__}-{zlib.crc32(json.dumps(settings, sort_keys=True).encode()):08x}"
 
 
+def name_of(run: Run) -> str:
+    """What a run is called."""
+    return "-".join(str(value).replace(":", "_") for value in run.values())
+
+
 def run_folder(folder: Path, run: Run) -> Path:
     """Where a run keeps what it needs and what it leaves."""
-    return folder / "-".join(str(value).replace(":", "_") for value in run.values())
+    return folder / name_of(run)
 
 
 def _result_path(folder: Path, run: Run) -> Path:

@@ -3,8 +3,9 @@
 Selection looks at the last 5,000 training images, which no run trains on; the test images are for reporting.
 """
 
+import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +16,8 @@ import torch
 from sdlgm import SDLGM, _tensorfile
 from sdlgm.model import SDLGMModule, discrete_expectation, relaxed_expectation
 from sdlgm.paper.baselines import DiscreteVAE
-from sdlgm.paper.provenance import publish
-from sdlgm.paper.runs import Run, run_all, versioned
+from sdlgm.paper.provenance import publish, versions
+from sdlgm.paper.runs import Run, name_of, run_all, versioned
 from sdlgm.report.figures import dense
 
 VALIDATION_FRACTION = 1 / 12  # 5,000 of MNIST's 60,000 training images
@@ -188,7 +189,10 @@ def reproduce_table1(
     n_jobs: int,
     work_folder: Path,
 ) -> dict[str, Any]:
-    """Train every row with its seeds and write the table to ``out``."""
+    """Train every row with its seeds and write the table to ``out``, anew whenever a run is done.
+
+    Runs that ``out`` has already, with the same settings and versions, are not done again.
+    """
     # All rows with their first seeds come before anything with its later ones: a part of the work is a smaller table.
     wanted = {name: ROWS[name].seeds if seeds is None else seeds for name in rows}
     runs = [
@@ -197,9 +201,14 @@ def reproduce_table1(
         for name in rows
         if seed < wanted[name]
     ]
-    results = run_all(train_and_measure, runs, work_folder, n_jobs)
-    table = [_table_row(ROWS[name], iterations, [r for r in results if r["row"] == name]) for name in rows]
-    return publish(out, {"data": data, "rows": table, "protocol": PROTOCOL})
+
+    def publish_table(results: list[Run]) -> dict[str, Any]:
+        found = {name: [result for result in results if result["row"] == name] for name in rows}
+        table = [table_row(ROWS[name], iterations, of_row) for name, of_row in found.items() if of_row]
+        return publish(out, {"data": data, "rows": table, "protocol": PROTOCOL})
+
+    known = {name_of(run): result for run, result in published_runs(out)}
+    return publish_table(run_all(train_and_measure, runs, work_folder, n_jobs, known=known, after_each=publish_table))
 
 
 def run_of(name: str, data: str, iterations: int, seed: int) -> Run:
@@ -320,7 +329,7 @@ class LastIterations:
         }
 
 
-def _table_row(row: Row, iterations: int, results: list[Run]) -> dict[str, Any]:
+def table_row(row: Row, iterations: int, results: list[Run]) -> dict[str, Any]:
     """One row of the table from its runs; lists have one entry a seed."""
     seconds = [r["seconds_per_iteration"] for r in results if r["seconds_per_iteration"] is not None]
     return {
@@ -341,4 +350,31 @@ def _table_row(row: Row, iterations: int, results: list[Run]) -> dict[str, Any]:
         "temperatures": [r["temperatures"] for r in results],
         "seconds_per_iteration": float(np.mean(seconds)) if seconds else None,
         "options": dict(row.options),
+        "version": run_version(row.estimator()),
     }
+
+
+def published_runs(path: Path) -> Iterator[tuple[Run, Run]]:
+    """The runs of a published table, and of their results what `table_row` makes rows of."""
+    if not path.exists():
+        return
+    table = json.loads(path.read_text(encoding="utf-8"))
+    if table["versions"] != versions():
+        return
+    names = {(row.system, row.latent): name for name, row in ROWS.items()}
+    for row in table["rows"]:
+        name = names.get((row["system"], row["latent"]))
+        if name is None or row["version"] != run_version(ROWS[name].estimator()):
+            continue
+        for i, seed in enumerate(row["seeds"]):
+            run = run_of(name, table["data"], row["iterations"], seed)
+            evaluation = {key: row[key][i] for key in ("n_active_max", "features_alive")}
+            yield (
+                run,
+                run
+                | {key: {part: row[key][part][i] for part in ("test", "train")} for key in ("relaxed", "discrete")}
+                | {key: row[key][i] for key in ("kl", "mean_active", "temperatures")}
+                | {"evaluation": evaluation, "validation": {"discrete": -row["validation"][i]}}
+                | {"importance_weighted_100": -row["importance_weighted_100"][i]}
+                | {"seconds_per_iteration": row["seconds_per_iteration"]},
+            )
