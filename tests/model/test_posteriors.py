@@ -25,7 +25,7 @@ from sdlgm.model import (
 from sdlgm.model.chain import ChainDistribution
 from sdlgm.model.ordered import OrderedDistribution
 from sdlgm.model.posteriors import POSTERIORS
-from sdlgm.model.subset import SubsetDistribution
+from sdlgm.model.subset import SubsetCodes, SubsetDistribution
 from sdlgm.paper.gradients import FAMILIES
 
 FAMILY_NAMES = ["subset", "chain", "ordered"]
@@ -35,6 +35,12 @@ COLD = Temperatures(torch.tensor(0.1), torch.tensor(0.1))
 def distribution(name: str, copies: int = 1):
     family = FAMILIES[name]
     return family.posterior(family.parameters, copies)
+
+
+def codes(name: str, copies: int = 1):
+    """The same as the posterior of an `SDLGM` has it."""
+    posterior = distribution(name, copies)
+    return SubsetCodes(posterior.logits, posterior.n_slots) if name == "subset" else posterior
 
 
 def all_drawn(name: str) -> tuple[Tensor, Tensor]:
@@ -78,25 +84,52 @@ def test__subset_kl__enumerated__equals_divergence_of_the_counts(loops):
     assert posterior.prior_terms(prior, "exact").kl.item() == pytest.approx(expected, rel=1e-10)
 
 
-def test__chain_cost__enumerated__has_the_divergence_of_the_counts_as_its_mean():
-    prior, posterior = tiny_prior(), distribution("chain")
-    found = probabilities_of_counts("chain")
-    expected, mean = 0.0, 0.0
-    for counts, q in found.items():
+def probabilities_of_sets(prior: SlotDistribution) -> dict[tuple[int, ...], float]:
+    """Of the features that are present, whatever their counts: a sum over all counts."""
+    found: dict[tuple[int, ...], float] = {}
+    for counts in all_counts(n_slots=prior.n_slots):
+        key = tuple(counts.clamp(max=1).int().tolist())
+        found[key] = found.get(key, 0.0) + prior.log_prob(counts).exp().item()
+    return found
+
+
+@pytest.mark.parametrize("n_slots", [1, L0, 6])
+def test__log_repetitions__enumerated__is_what_repeated_features_add(n_slots):
+    prior = replace(tiny_prior(), n_slots=n_slots)
+    found = probabilities_of_sets(prior)
+    assert sum(found.values()) == pytest.approx(1.0)
+    for code, probability in found.items():
+        counts = torch.tensor(code, dtype=torch.float64)
+        once = prior.log_prob(counts)
+        added = subset.log_repetitions(counts, prior).item()
+        exact = math.log(probability) - once.item()
+        if n_slots - sum(code) <= 1:
+            assert added == pytest.approx(exact, abs=1e-12)
+        else:  # never too much, and most of it
+            assert 0.85 * exact - 1e-12 <= added <= exact + 1e-12
+
+
+@pytest.mark.parametrize("name", ["subset", "chain"])
+def test__cost_of_codes__enumerated__has_the_divergence_of_the_sets_as_its_mean(name):
+    prior, posterior = tiny_prior(), codes(name)
+    sets = probabilities_of_sets(prior)
+    expected, mean, ratio = 0.0, 0.0, 0.0
+    for counts, q in probabilities_of_counts(name).items():
         code = torch.tensor([[counts]], dtype=torch.float64)
-        expected += q * (math.log(q) - prior.log_prob(code[0]).item())
+        symbols = code if name == "chain" else torch.stack([1 - code, code], dim=-1)
+        expected += q * (math.log(q) - math.log(sets[counts]))
         mean += q * posterior.cost(code, prior).item()
+        ratio -= q * posterior.log_ratio(symbols, prior).item()
     assert mean == pytest.approx(expected, rel=1e-10)
+    assert ratio == pytest.approx(expected, rel=1e-10)
 
 
-def test__chain_kl__fixed_draws__is_close_to_the_divergence():
+@pytest.mark.parametrize("name", ["subset", "chain"])
+def test__kl_of_codes__fixed_draws__is_close_to_the_divergence(name):
     """An estimate, so only close; many copies bring many draws."""
-    prior, posterior = tiny_prior(), distribution("chain", 2000)
-    found = probabilities_of_counts("chain")
-    expected = sum(
-        q * (math.log(q) - prior.log_prob(torch.tensor([counts], dtype=torch.float64)).item())
-        for counts, q in found.items()
-    )
+    prior, posterior = tiny_prior(), codes(name, 2000)
+    sets = probabilities_of_sets(prior)
+    expected = sum(q * (math.log(q) - math.log(sets[counts])) for counts, q in probabilities_of_counts(name).items())
     values = posterior.kl(prior, "exact")
     assert abs(values.mean().item() - expected) < 4.5 * values.std().item() / 2000**0.5
 
@@ -315,7 +348,7 @@ def test__bounds__tiny_model__are_below_the_evidence_and_meet_it(name, generator
     x = torch.tensor([[1.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.0]], dtype=torch.float64)
     with torch.no_grad():
         counts = all_counts()
-        log_likelihood = module.log_likelihood(x, counts[:, None, :].expand(-1, len(x), -1))
+        log_likelihood = module.log_likelihood(x, module.seen(counts)[:, None, :].expand(-1, len(x), -1))
         evidence = (module.prior().log_prob(counts)[:, None] + log_likelihood).logsumexp(0)
         one = module.importance_weighted_bound(x.repeat(20_000, 1), 1, generator).unflatten(0, (-1, 2))
         bound = module.elbo(x.repeat(5000, 1), discrete_expectation(8, generator)).value.unflatten(0, (-1, 2))
@@ -323,7 +356,4 @@ def test__bounds__tiny_model__are_below_the_evidence_and_meet_it(name, generator
     error = (one.var(0) / len(one) + bound.var(0) / len(bound)).sqrt()
     assert bool(((one.mean(0) - bound.mean(0)).abs() < 4.5 * error + 0.01).all())
     assert bool((bound.mean(0) < evidence).all())
-    if name in ("subset", "chain"):  # they never draw a feature twice, which is a part of the evidence
-        single = (counts <= 1).all(-1)
-        evidence = (module.prior().log_prob(counts)[:, None] + log_likelihood)[single].logsumexp(0)
     torch.testing.assert_close(many, evidence, atol=0.03, rtol=0)

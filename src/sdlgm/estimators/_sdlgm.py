@@ -659,18 +659,20 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         mode = posterior.mode()
         if n_candidates == 0:
             return mode
-        prior = self.module_.prior()
         best = mode = mode.to(x)
-        best_score = prior.log_prob(mode) + self.module_.log_likelihood(x, mode[None])[0]
+        best_score = self.module_.log_prior(mode) + self.module_.log_likelihood(x, mode[None])[0]
         for _ in range(n_candidates):
             counts = posterior.sample(1, generator)[0]
-            score = prior.log_prob(counts) + self.module_.log_likelihood(x, counts[None])[0]
+            score = self.module_.log_prior(counts) + self.module_.log_likelihood(x, counts[None])[0]
             best = torch.where((score > best_score)[:, None], counts, best)
             best_score = torch.maximum(score, best_score)
         return best
 
     def inverse_transform(self, codes) -> np.ndarray:
-        """Decode: the mean of p(x given z) for each row of ``codes``, dense, of shape (n_samples, n_features_in)."""
+        """Decode: the mean of p(x given z) for each row of ``codes``, dense, of shape (n_samples, n_features_in).
+
+        With ``posterior="chain"`` and ``"subset"``, whose codes are sets, a feature that is there twice counts once.
+        """
         check_is_fitted(self)
         codes = check_codes(codes, self.module_.config.n_features, self.module_.config.n_slots)
         return self._decode(codes, self.module_.likelihood.mean)
@@ -685,8 +687,6 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         generator = self._generator(random_state)
         with torch.inference_mode():
             counts = self.module_.prior().expand(n_samples).sample(1, generator)[0]
-            if self.module_.config.posterior in ("chain", "subset"):
-                counts = counts.clamp(max=1)  # the decoder has never seen one twice
             codes = sp.csr_matrix(counts.cpu().numpy())
         return self._decode(codes, lambda output: self.module_.likelihood.sample(output, generator))
 
@@ -695,7 +695,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         parts = []
         with torch.inference_mode():
             for batch in in_batches(codes, _BATCH):
-                x = observation(self.module_.generative(train.to_tensor(batch, device)))
+                counts = self.module_.seen(train.to_tensor(batch, device))
+                x = observation(self.module_.generative(counts))
                 parts.append(self._fitting.scaling.undo(x.cpu().numpy()))
         return np.concatenate(parts) if parts else np.empty((0, self.n_features_in_))
 

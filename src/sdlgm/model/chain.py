@@ -8,7 +8,8 @@ expectations under it are no closed forms any more. The divergence from the prio
     KL = E sum_k E[log q(n_k | n_<k) - log p's factor for n_k | n_<k],
 
 of which only the outer expectation is estimated by draws. The prior is the one of `sdlgm.model.subset`, written as a
-product: the feature that is the m-th to come is charged -log(L0 - m + 1) - log(lambda_0 alpha_k / (1 - lambda_0)).
+product: the feature that is the m-th to come is charged -log(L0 - m + 1) - log(lambda_0 alpha_k / (1 - lambda_0)). What
+repeated features add to it (`log_repetitions`) is a function of the whole code.
 """
 
 from dataclasses import dataclass
@@ -25,10 +26,7 @@ from sdlgm import _kernels
 from sdlgm.model.draws import ToLogProbs
 from sdlgm.model.noise import array, has_kernels, uniform_noise
 from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, Temperatures
-from sdlgm.model.subset import Subsets
-
-N_DRAWS = 16
-"""Draws, with noise of their own that is always the same, behind probabilities and terms that have no closed form."""
+from sdlgm.model.subset import N_DRAWS, Subsets, log_repetitions
 
 
 @dataclass(frozen=True)
@@ -103,12 +101,12 @@ class ChainDistribution(Subsets):
         return self._drawn(torch.full_like(self.logits, 0.5).unsqueeze(0))[0].long().cpu()
 
     def cost(self, counts: Float[Tensor, "S batch K"], prior: Any) -> Float[Tensor, "S batch"]:
-        """The sum of the conditional divergences given drawn codes; its mean over the draws is the KL."""
+        """The sum of the conditional divergences given drawn codes, less `log_repetitions`; the mean is the KL."""
         if not has_kernels(self.logits):
             return self._terms_given(counts, prior).kl
         charges = prior.gate_logit + prior.feature_log_probs
         cost: Tensor = _Cost.apply(counts, self.logits, self.coupling, charges, self.n_slots)  # pyright: ignore[reportAssignmentType]
-        return cost - self.n_slots * F.logsigmoid(-prior.gate_logit)
+        return cost - self.n_slots * F.logsigmoid(-prior.gate_logit) - log_repetitions(counts, prior)
 
     def _terms_given(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> PriorTerms:
         """The two sides of the divergence. How many features and which ones are one decision, so gates have no part."""
@@ -120,6 +118,7 @@ class ChainDistribution(Subsets):
         charged = torch.log((self.n_slots - before).clamp(min=0.5)) + prior.gate_logit + prior.feature_log_probs
         entropy = torch.where(asked, F.softplus(logits) - present * logits, 0.0).sum(-1)
         log_prior = torch.where(asked, present * charged, 0.0).sum(-1) + self.n_slots * F.logsigmoid(-prior.gate_logit)
+        log_prior = log_prior + log_repetitions(counts, prior)
         zero = torch.zeros_like(entropy)
         return PriorTerms(zero, log_prior, zero, entropy)
 

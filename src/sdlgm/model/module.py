@@ -15,6 +15,7 @@ from sdlgm.model.networks import mlp
 from sdlgm.model.posteriors import POSTERIORS, EncoderOptions, Posterior, SampledPosterior, steeper
 from sdlgm.model.prior import SlotPrior
 from sdlgm.model.slots import KL, Temperatures
+from sdlgm.model.subset import log_repetitions
 
 # Codes of each observation that the importance-weighted bound decodes at a time.
 IMPORTANCE_CHUNK = 16
@@ -47,7 +48,8 @@ class SDLGMModule(nn.Module):
     """Sparse deep latent generative model (Xu et al., IJCNN 2021).
 
     Generative process: L0 gates omega ~ Bernoulli(gate_prior) and L0 features z ~ Categorical(feature_prior);
-    counts = sum of omega * z over the slots; x ~ p(x given decoder(counts)).
+    counts = sum of omega * z over the slots; x ~ p(x given decoder(counts)). Where the posterior draws sets, the
+    decoder sees which features are present, whatever their counts.
     """
 
     posteriors: ClassVar[Mapping[str, Any]] = POSTERIORS
@@ -99,8 +101,18 @@ class SDLGMModule(nn.Module):
         return steeper(posterior, self.temperatures.feature) if self.steep else posterior
 
     def generative(self, counts: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch D"]:
-        """Parameters of p(x given z), beta = g(z)."""
+        """Parameters of p(x given z), beta = g(z), of codes as the posterior draws them."""
         return self.decoder(counts)
+
+    def seen(self, counts: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch K"]:
+        """What the decoder sees of any counts."""
+        return counts.clamp(max=1) if self.posterior.draws_sets else counts
+
+    def log_prior(self, counts: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
+        """Log p(z) of what the decoder sees of counts; with sets, a bound that is all but equal."""
+        prior, code = self.prior(), self.seen(counts)
+        log_prob = prior.log_prob(code)
+        return log_prob + log_repetitions(code, prior) if self.posterior.draws_sets else log_prob
 
     def log_likelihood(
         self, x: Float[Tensor, "batch D"], counts: Float[Tensor, "S batch K"]
@@ -149,9 +161,7 @@ class SDLGMModule(nn.Module):
     ) -> Float[Tensor, " batch"]:
         """Log 1/M sum_m p(x, z_m) / q(z_m given x) with M hard samples (Burda et al., ICLR 2016).
 
-        With M = 1 this is an unbiased estimate of the discrete bound with ``kl="exact"``; it grows with M to log p(x),
-        or, where q never draws a feature twice (``chain``, ``subset``), to the part of p(x) that codes without
-        repetition have.
+        With M = 1 this is an unbiased estimate of the discrete bound with ``kl="exact"``; it grows with M to log p(x).
         """
         posterior, prior = self.inference(x), self.prior()
         log_weights = []

@@ -19,7 +19,7 @@ from sdlgm.model.ordered import OrderedDistribution
 from sdlgm.model.prior import SlotPrior, log_odds
 from sdlgm.model.shards import current, own_part
 from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, Temperatures, log_binomial
-from sdlgm.model.subset import SubsetDistribution
+from sdlgm.model.subset import SubsetCodes
 
 GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 """Its multiples spread evenly between whole numbers."""
@@ -78,6 +78,8 @@ class PosteriorNetwork(nn.Module):
 
     kind: ClassVar[str]
     """What codes are drawn from, in the words of `sdlgm.gradients.base.Kind`."""
+    draws_sets: ClassVar[bool] = False
+    """Whether codes say which features are present, and not how often."""
 
     def __init__(self, encoder: Encoder | LogitEncoder | OrderedEncoder, n_slots: int, n_logits: int):
         super().__init__()
@@ -119,18 +121,20 @@ class SubsetPosterior(PosteriorNetwork):
     """Each feature is present or not, independently, up to the budget; see `sdlgm.model.subset`."""
 
     kind = "binary"
+    draws_sets = True
 
     def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
         super().__init__(_subset_encoder(n_inputs, n_features, n_slots, options), n_slots, n_logits=2 * n_features)
 
-    def forward(self, x: Float[Tensor, "batch D"]) -> SubsetDistribution:
-        return SubsetDistribution(self.encoder(x), self.n_slots)
+    def forward(self, x: Float[Tensor, "batch D"]) -> SubsetCodes:
+        return SubsetCodes(self.encoder(x), self.n_slots)
 
 
 class ChainPosterior(PosteriorNetwork):
     """Each feature looks at those before it, through one matrix for all observations; see `sdlgm.model.chain`."""
 
     kind = "chain"
+    draws_sets = True
 
     def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
         super().__init__(_subset_encoder(n_inputs, n_features, n_slots, options), n_slots, n_logits=n_features)

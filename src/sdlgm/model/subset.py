@@ -4,14 +4,16 @@ Features are asked in a fixed order; each is present with its own probability, i
 present, and the rest stay off. So the budget is a property of the distribution and not a correction afterwards, and
 all sums over subsets are sums over the number of features present so far, which is a Markov chain.
 
-The code is scored under the prior over counts of the paper, a multinomial: with N features present, each once,
+Under the prior over counts of the paper, a multinomial, N features that are present once each have
 
     log p(n) = log L0! - log (L0 - N)! + sum over those present of log(lambda_0 alpha_k) + (L0 - N) log(1 - lambda_0).
 
-Nothing is charged for which slot holds which feature, since nobody sees it.
+Nothing is charged for which slot holds which feature, since nobody sees it. Where the decoder sees no more than which
+features are present, as with the codes of an `sdlgm.SDLGM`, neither is it for a feature that could have been there
+twice: the counts with these features and no others, repeated or not, are one code (`log_repetitions`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +28,26 @@ from sdlgm.model.noise import array, bernoulli, has_kernels
 from sdlgm.model.presence import FromPresence
 from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, log_binomial
 from sdlgm.model.variables import IndependentVariables
+
+N_DRAWS = 16
+"""Draws, with noise of their own that is always the same, behind probabilities and terms that have no closed form."""
+
+
+def log_repetitions(counts: Float[Tensor, "*batch K"], prior: Any) -> Float[Tensor, "*batch"]:
+    r"""What the counts of the same features, some of them repeated, add to the log-probability of a set; at least.
+
+    With a_k = lambda_0 alpha_k / (1 - lambda_0), and U_k independent and uniform between 0 and 1, the sum over all
+    counts whose features are the set S of N is
+
+        p(S) = p(each once) E (1 + sum_{k in S} a_k U_k)^(L0 - N) >= p(each once) (1 + sum_{k in S} a_k / 2)^(L0 - N):
+
+    extra holdings e_k >= 0 in the L0 - N slots left have the weight (L0 - N)! / (L0 - N - E)! prod a_k^e_k / (1 + e_k)!
+    with E their sum, and 1 / (1 + e) is the e-th moment of U. The inequality is Jensen's, so that the bound on log p(x)
+    stays a bound; with no more than one slot left it is an equation, and nearly one while a_k is small beside 1.
+    """
+    odds = torch.exp(prior.gate_logit + prior.feature_log_probs)
+    slots_left = (prior.n_slots - counts.sum(-1)).clamp(min=0)
+    return slots_left * torch.log1p(0.5 * (counts @ odds))
 
 
 class Subsets(FromPresence):
@@ -51,9 +73,9 @@ class Subsets(FromPresence):
         return torch.where(possible, torch.where(self.asked(counts), each, 0.0).sum(-1), -torch.inf)
 
     def log_ratio(self, symbols: Float[Tensor, "S batch ..."], prior: Any) -> Float[Tensor, "S batch"]:
-        """Log p(z) - log q(z) of drawn codes."""
+        """Log p(z) - log q(z) of drawn codes, the features of which may be repeated under p."""
         counts = self.counts(symbols)
-        return prior.log_prob(counts) - self.log_prob(counts)
+        return prior.log_prob(counts) + log_repetitions(counts, prior) - self.log_prob(counts)
 
 
 @dataclass(frozen=True)
@@ -131,6 +153,28 @@ class SubsetDistribution(Subsets, IndependentVariables):
             entropy_gates=entropy_of_number,
             entropy_features=entropy - entropy_of_number,
         )
+
+
+@dataclass(frozen=True)
+class SubsetCodes(SubsetDistribution):
+    """Subsets as codes of which the decoder sees no more than what is present.
+
+    All that `SubsetDistribution` costs is a closed form; what repetitions make of it depends on the code.
+    """
+
+    has_closed_kl = False
+
+    def cost(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
+        """What is a function of the drawn code and what is not; its mean over the draws is the KL."""
+        return super().kl(prior, "exact") - log_repetitions(counts, prior)
+
+    def kl(self, prior: SlotDistribution, kl: KL) -> Float[Tensor, " batch"]:
+        return self.prior_terms(prior, kl).kl
+
+    def prior_terms(self, prior: SlotDistribution, kl: KL) -> PriorTerms:
+        drawn = self.sample(N_DRAWS, torch.Generator(self.logits.device).manual_seed(0))
+        terms = super().prior_terms(prior, kl)
+        return replace(terms, log_prior_features=terms.log_prior_features + log_repetitions(drawn, prior).mean(0))
 
 
 class _Divergence(torch.autograd.Function):
