@@ -124,8 +124,8 @@ def long_lines(result: dict[str, Any]) -> list[str]:
         else f"The validation bound does not reach {PAPER_BOUND}."
     )
     return [
-        f"{result['iterations']:,} iterations of the default model, {curve[-1]['seconds'] / 60:.0f} minutes on a "
-        f"machine with {result['cores']} cores and other runs beside it: discrete negative ELBO "
+        f"{result['iterations']:,} iterations of the default model, {curve[-1]['seconds'] / 60:.0f} minutes of "
+        "one processor core: discrete negative ELBO "
         f"**{-test['discrete']:.2f}** on the test images ({-result['validation']['discrete']:.2f} on validation, "
         f"{-train['discrete']:.2f} on training "
         f"images), KL {test['kl']:.1f} nats, {test['n_active_expected']:.1f} active slots in a drawn code and at most "
@@ -169,7 +169,7 @@ def long_picture(result: dict[str, Any]) -> Figure:
     axis.plot(minutes, [point["validation"] for point in result["curve"]], color=BLUE, label="discrete, validation")
     axis.axhline(PAPER_BOUND, color="black", lw=1, ls="--", label=f"{PAPER_BOUND}, the paper's relaxed number")
     axis.scatter(minutes[-1], -result["test"]["discrete"], color=ORANGE, zorder=3, label="discrete, test, at the end")
-    axis.set(xlabel="minutes", ylabel="negative ELBO (nats)", ylim=(90, 130))
+    axis.set(xlabel="minutes of one processor core", ylabel="negative ELBO (nats)", ylim=(90, 130))
     axis.legend(frameon=False, fontsize=8)
     return figure
 

@@ -899,13 +899,13 @@ def reproduce_figures(
 def reproduce_long(
     result: ResultOut = Path("long.json"),
     data: PaperData = "mnist",
-    iterations: Annotated[int, typer.Option(help="Training iterations.", min=1)] = 130_000,
+    iterations: Annotated[int, typer.Option(help="Training iterations.", min=1)] = 60_000,
     seed: Seed = 0,
     work: Annotated[Path, typer.Option(help="Folder for the checkpoint and the curve; go on from there.")] = Path(
         "runs"
     ),
 ) -> None:
-    """One long run of the default model: the discrete bound against time. About an hour for MNIST.
+    """One long run of the default model: the discrete bound against time. About half an hour for MNIST.
 
     `sdlgm reproduce long --out docs/results/long.json`
     """
