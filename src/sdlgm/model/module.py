@@ -161,7 +161,8 @@ class SDLGMModule(nn.Module):
     ) -> Float[Tensor, " batch"]:
         """Log 1/M sum_m p(x, z_m) / q(z_m given x) with M hard samples (Burda et al., ICLR 2016).
 
-        With M = 1 this is an unbiased estimate of the discrete bound with ``kl="exact"``; it grows with M to log p(x).
+        With M = 1 this is an unbiased estimate of the discrete bound with ``kl="exact"``; it grows with M to log p(x),
+        or, where q draws sets, to a little less: their prior is bounded too (`log_repetitions`).
         """
         posterior, prior = self.inference(x), self.prior()
         log_weights = []

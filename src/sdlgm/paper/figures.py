@@ -93,7 +93,7 @@ def compare(
 def _sdlgm_coded(model: SDLGM, x: np.ndarray, budget: int | None = None) -> peers.Coded:
     codes = model.transform(x, budget=budget)
     with torch.no_grad():
-        log_prior = model.module_.prior().log_prob(torch.from_numpy(codes.toarray()).float())
+        log_prior = model.module_.log_prior(torch.from_numpy(codes.toarray()).float())
     decoded = model.inverse_transform(codes)
     n_active = float(np.asarray(codes.sum(axis=1)).mean())
     error = float(np.square(decoded - x).mean())
