@@ -773,7 +773,8 @@ def reproduce_table1(
 ) -> None:
     """Table I: every estimator and every baseline with one recipe, by the relaxed criterion and the discrete bound.
 
-    The file has the table of all runs done so far. Runs that it has already are not done again.
+    The file has the table of all runs done so far, and is written anew after each. Runs that it has already are not
+    done again.
 
     `sdlgm reproduce table1 --out docs/results/table1.json`
     """

@@ -70,7 +70,7 @@ def test__transform__candidates__improve_the_joint_probability(digits, small, bi
         counts = torch.tensor(codes.toarray(), dtype=torch.float32)
         x = torch.tensor((digits >= 0.5).astype(np.float32) if binarize == "threshold" else digits)
         with torch.no_grad():
-            return model.module_.prior().log_prob(counts) + model.module_.log_likelihood(x, counts[None])[0]
+            return model.module_.log_prior(counts) + model.module_.log_likelihood(x, counts[None])[0]
 
     plain, best = log_joint(model.transform(digits)), log_joint(model.transform(digits, n_candidates=10))
     assert bool((best >= plain - 1e-4).all())
@@ -644,12 +644,12 @@ def test__posterior__of_a_row__does_not_depend_on_its_place(fitted, digits):
 def test__sample__posterior_over_sets__decodes_sets(digits, small, posterior, monkeypatch):
     model = SDLGM(**{**small, "n_components": 3, "max_iter": 5}, posterior=posterior, random_state=0).fit(digits)
     seen = []
-    decode = model._decode
-    monkeypatch.setattr(
-        model, "_decode", lambda codes, observation: (seen.append(codes), decode(codes, observation))[1]
-    )
+    generative = model.module_.generative
+    monkeypatch.setattr(model.module_, "generative", lambda counts: (seen.append(counts), generative(counts))[1])
     assert model.sample(200, random_state=0).shape == (200, 64)
-    assert seen[0].max() == 1
+    assert float(seen[0].max()) == 1
+    once = np.array([[1, 0, 1]])
+    np.testing.assert_array_equal(model.inverse_transform(once * [[1, 1, 3]]), model.inverse_transform(once))
 
 
 def test__annealed_straight_through__slope__is_part_of_the_model(digits, tmp_path):

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy import stats
 from torch import Tensor
 
 from enumeration import L0, K, all_counts, tiny_prior
+from sdlgm.gradients import GRADIENTS
 from sdlgm.model import (
     ModelConfig,
     SDLGMModule,
@@ -25,6 +27,7 @@ from sdlgm.model import (
 from sdlgm.model.chain import ChainDistribution
 from sdlgm.model.ordered import OrderedDistribution
 from sdlgm.model.posteriors import POSTERIORS
+from sdlgm.model.shards import WHOLE, Shard, working_on
 from sdlgm.model.subset import SubsetCodes, SubsetDistribution
 from sdlgm.paper.gradients import FAMILIES
 
@@ -224,6 +227,36 @@ def test__ordered_reach__positions_that_no_list_fills__change_nothing(generator)
     ratio = whole.log_ratio(symbols, prior).mean()
     assert torch.isfinite(ratio)
     assert float(whole.counts(symbols).sum(-1).max()) <= 4
+
+
+def test__ordered_draws__parts_of_a_batch_with_other_reaches__are_those_of_the_whole():
+    lengths = torch.zeros(4, 9)
+    lengths[:2, 3:] = -200.0
+    features = torch.randn(4, 8, K, generator=torch.Generator().manual_seed(0))
+
+    def drawn(rows: slice, shard: Shard) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(1)
+        with working_on(shard):
+            counts = OrderedDistribution(lengths[rows], features[rows]).sample(3, generator)
+        return counts, generator.get_state()
+
+    whole, state = drawn(slice(4), WHOLE)
+    for rank, rows in enumerate((slice(2), slice(2, 4))):
+        part, state_of_part = drawn(rows, Shard(rank, 2))
+        torch.testing.assert_close(part, whole[:, rows])
+        assert torch.equal(state_of_part, state)
+
+
+def test__muprop__sets__reports_the_divergence_of_the_drawn_codes(generator):
+    config = ModelConfig(n_inputs=4, n_features=K, n_slots=L0, hidden=(6,), posterior="subset")
+    module = SDLGMModule(config).eval()
+    x = torch.bernoulli(torch.full((200, 4), 0.5), generator=generator)
+    expectation = partial(
+        GRADIENTS["muprop"](module.posterior.n_logits), n_samples=1, temperatures=COLD, generator=generator
+    )
+    objective = module.objective(x, expectation)
+    expected = module.inference(x).kl(module.prior(), "exact")
+    assert objective.kl.mean().item() == pytest.approx(expected.mean().item(), abs=0.02)
 
 
 def test__ordered_cut__any_limit__keeps_the_lists_up_to_there():

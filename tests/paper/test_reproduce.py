@@ -1,6 +1,7 @@
 """The published results in miniature: what they are made of must be right before it is made at length."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,27 +53,59 @@ def test__published_table__read_again__has_the_runs_that_made_it(tmp_path):
     results = {name: [_result(name, seed) for seed in range(3)] for name in ("reinmax-categorical", "sdlgm_chain")}
     rows = [table1.table_row(ROWS[name], 10_000, of_row) for name, of_row in results.items()]
     path = tmp_path / "table1.json"
-    assert list(table1.published_runs(path)) == []
+    assert list(table1.published_runs(path, "mnist", 10_000)) == []
     publish(path, {"data": "mnist", "rows": rows})
     found = dict(zip(results, ([], []), strict=True))
-    for run, result in table1.published_runs(path):
+    for run, result in table1.published_runs(path, "mnist", 10_000):
         assert run == table1.run_of(run["row"], "mnist", 10_000, run["seed"])
         found[run["row"]].append(result)
     assert [table1.table_row(ROWS[name], 10_000, of_row) for name, of_row in found.items()] == rows
 
 
-@pytest.mark.parametrize("change", ["settings", "versions", "system"])
-def test__published_table__made_with_something_else__is_not_used(tmp_path, change):
-    row = table1.table_row(ROWS["sdlgm_chain"], 10_000, [_result("sdlgm_chain", 0)])
+@pytest.fixture
+def published(tmp_path) -> Path:
+    rows = [table1.table_row(ROWS[name], 10_000, [_result(name, 0)]) for name in ("sf-bernoulli", "sdlgm_chain")]
     path = tmp_path / "table1.json"
-    table = publish(path, {"data": "mnist", "rows": [row]})
-    assert len(list(table1.published_runs(path))) == 1
+    publish(path, {"data": "mnist", "rows": rows})
+    return path
+
+
+@pytest.mark.parametrize("key", ["version", "system"])
+def test__published_table__other_settings__are_not_used(published, key):
+    table = json.loads(published.read_text())
+    table["rows"][0][key] = "another"
+    published.write_text(json.dumps(table))
+    assert [run["row"] for run, _ in table1.published_runs(published, "mnist", 10_000)] == ["sdlgm_chain"]
+
+
+@pytest.mark.parametrize("change", ["data", "iterations", "versions"])
+def test__published_table__of_something_else__is_refused(published, change):
+    table = json.loads(published.read_text())
     if change == "versions":
         table["versions"]["torch"] = "1.0"
-    else:
-        row["version" if change == "settings" else "system"] = "another"
-    path.write_text(json.dumps(table))
-    assert list(table1.published_runs(path)) == []
+        published.write_text(json.dumps(table))
+    before = published.read_bytes()
+    data, iterations = "digits" if change == "data" else "mnist", 20 if change == "iterations" else 10_000
+    with pytest.raises(ValueError, match="another file"):
+        table1.reproduce_table1(
+            published, data=data, rows=["sdlgm_chain"], seeds=1, iterations=iterations, n_jobs=1, work_folder=Path()
+        )
+    assert published.read_bytes() == before
+
+
+def test__reproduce_table1__rows_that_are_published__stay_and_are_not_trained(published, tmp_path):
+    before = json.loads(published.read_text())["rows"]
+    table = table1.reproduce_table1(
+        published,
+        data="mnist",
+        rows=["sdlgm_chain"],
+        seeds=1,
+        iterations=10_000,
+        n_jobs=1,
+        work_folder=tmp_path / "runs",
+    )
+    assert table["rows"] == before
+    assert json.loads(published.read_text())["rows"] == before
 
 
 def test__run_all__some_results_known__does_the_others_and_tells_after_each(tmp_path):

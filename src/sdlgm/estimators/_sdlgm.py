@@ -71,8 +71,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
         E_q[log p(x | z)] - KL(q(z | x), p(z))
 
-    on log p(x), where z counts how often each feature is present in ``max_active`` slots. Under the prior a slot is on
-    with probability ``gate_prior`` and then holds a feature drawn from ``feature_prior``.
+    on log p(x), where z counts how often each feature is present in ``max_active`` slots, or with ``posterior="chain"``
+    and ``"subset"`` says whether it is. Under the prior a slot is on with probability ``gate_prior`` and then holds a
+    feature drawn from ``feature_prior``.
 
     Parameters
     ----------

@@ -11,8 +11,8 @@ class ScoreFunction(GradientEstimator):
     """(log p(x given z) - b(x) - c) d log q(z given x), as in NVIL (Mnih and Gregor, ICML 2014).
 
     b is a small network that predicts the signal and c a running mean of what it leaves; neither depends on the draw,
-    so the estimator is unbiased. b sees the parameters of q in the place of x. The KL is part of the signal
-    only where it is a function of the draw (chains); elsewhere it is in closed form. NVIL also divides the signal by
+    so the estimator is unbiased. b sees the parameters of q in the place of x. The KL is part of the signal only where
+    it is a function of the draw (codes that are sets); elsewhere it is in closed form. NVIL also divides the signal by
     its running standard deviation; to divide the KL alike, the gradient of the encoder is divided (`encoder_divisor`).
     """
 

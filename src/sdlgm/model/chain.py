@@ -96,6 +96,9 @@ class ChainDistribution(Subsets):
     def log_prob_of(self, symbols: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]:
         return self.log_prob(symbols)
 
+    def log_ratio(self, symbols: Float[Tensor, "S batch K"], prior: Any) -> Float[Tensor, "S batch"]:
+        return super().log_ratio(symbols, prior) + log_repetitions(symbols, prior)
+
     def mode(self) -> Int[Tensor, "batch K"]:
         """Feature after feature the more probable choice; on the CPU."""
         return self._drawn(torch.full_like(self.logits, 0.5).unsqueeze(0))[0].long().cpu()

@@ -153,7 +153,7 @@ class SDLGMModule(nn.Module):
             return self.log_likelihood(x, counts) - kl_weight * costs[-1]
 
         total = expectation(posterior, value)
-        divergence = costs[-1].detach().mean(0)
+        divergence = costs[0].detach().mean(0)  # a second one, if there is one, is at no code but at their mean
         return Objective(total, divergence, total.detach() + kl_weight * divergence)
 
     def importance_weighted_bound(

@@ -23,9 +23,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sdlgm.model.divergence import slot_divergence
-from sdlgm.model.noise import has_kernels
+from sdlgm.model.noise import has_kernels, uniform_noise
 from sdlgm.model.slots import KL, PriorTerms, SlotDistribution, Temperatures, log_binomial
-from sdlgm.model.variables import CLOSED, IndependentVariables
+from sdlgm.model.variables import CLOSED, IndependentVariables, one_hot_draws
 
 _IMPOSSIBLE = -30.0  # in the summary, the logarithm of a length that a cut list cannot have
 
@@ -80,6 +80,12 @@ class OrderedDistribution(IndependentVariables):
         length = F.pad(self.length_log_probs, (0, width - self.n_slots - 1), value=CLOSED)
         features = F.pad(feature_log_probs, (0, width - self.n_features), value=CLOSED)
         return torch.cat([length.unsqueeze(-2), features], dim=-2)
+
+    def sample_symbols(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch V W"]:
+        """Draw one-hot symbols; what is drawn does not depend on `reach`, in which other rows have a part."""
+        probs = self.probs.detach()
+        noise = uniform_noise((n_samples, len(probs), 1 + self.n_slots, 1), probs, generator)
+        return one_hot_draws(probs, noise[:, :, : 1 + self.reach])
 
     def relaxed_parts(
         self, n_samples: int, temperatures: Temperatures, generator: torch.Generator

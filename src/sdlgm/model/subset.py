@@ -73,9 +73,9 @@ class Subsets(FromPresence):
         return torch.where(possible, torch.where(self.asked(counts), each, 0.0).sum(-1), -torch.inf)
 
     def log_ratio(self, symbols: Float[Tensor, "S batch ..."], prior: Any) -> Float[Tensor, "S batch"]:
-        """Log p(z) - log q(z) of drawn codes, the features of which may be repeated under p."""
+        """Log p(z) - log q(z) of drawn codes."""
         counts = self.counts(symbols)
-        return prior.log_prob(counts) + log_repetitions(counts, prior) - self.log_prob(counts)
+        return prior.log_prob(counts) - self.log_prob(counts)
 
 
 @dataclass(frozen=True)
@@ -167,6 +167,9 @@ class SubsetCodes(SubsetDistribution):
     def cost(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
         """What is a function of the drawn code and what is not; its mean over the draws is the KL."""
         return super().kl(prior, "exact") - log_repetitions(counts, prior)
+
+    def log_ratio(self, symbols: Float[Tensor, "S batch K 2"], prior: Any) -> Float[Tensor, "S batch"]:
+        return super().log_ratio(symbols, prior) + log_repetitions(self.counts(symbols), prior)
 
     def kl(self, prior: SlotDistribution, kl: KL) -> Float[Tensor, " batch"]:
         return self.prior_terms(prior, kl).kl

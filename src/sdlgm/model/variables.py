@@ -17,6 +17,17 @@ CLOSED = -1e9
 """The logit of a symbol that a variable cannot take: finite, so that its probability 0 times its logarithm is 0."""
 
 
+def one_hot_draws(
+    probs: Float[Tensor, "*batch V W"], noise: Float[Tensor, "S *batch V 1"]
+) -> Float[Tensor, "S *batch V W"]:
+    """From uniform noise the first symbol whose cumulative probability is above it: never one of probability zero."""
+    if has_kernels(probs):
+        return torch.from_numpy(_kernels.draw_one_hot(array(probs), array(noise)))
+    cumulative = probs.cumsum(-1)
+    drawn = (cumulative <= noise * cumulative[..., -1:]).sum(-1)
+    return F.one_hot(drawn, cumulative.shape[-1]).to(cumulative.dtype)
+
+
 class IndependentVariables(ABC):
     """V variables with W symbols each, drawn once, that together make a code.
 
@@ -45,13 +56,7 @@ class IndependentVariables(ABC):
     def sample_symbols(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch V W"]:
         """Draw one-hot symbols, by the inverse of the cumulative distribution."""
         probs = self.probs.detach()
-        noise = uniform_noise((n_samples, *probs.shape[:-1], 1), probs, generator)
-        if has_kernels(probs):
-            return torch.from_numpy(_kernels.draw_one_hot(array(probs), array(noise)))
-        cumulative = probs.cumsum(-1)
-        # The first symbol whose cumulative probability is above the noise: never one of probability zero.
-        drawn = (cumulative <= noise * cumulative[..., -1:]).sum(-1)
-        return F.one_hot(drawn, cumulative.shape[-1]).to(cumulative.dtype)
+        return one_hot_draws(probs, uniform_noise((n_samples, *probs.shape[:-1], 1), probs, generator))
 
     @property
     def summary(self) -> Float[Tensor, "batch logits"]:

@@ -172,8 +172,9 @@ PROTOCOL = {
     "categorical baseline, in short runs on the validation images; no system has options of its own but for what its "
     "title says, so an estimator with more noise may have done better with a smaller learning rate",
     "KL": "sdlgm_paper is scored with the KL that it is trained with, the paper's, which is larger than the exact one",
-    "relaxed": "the closed-form (for chain: conditional) KL with the likelihood of relaxed samples at the "
-    "temperatures of that iteration; estimators with hard draws never train on such samples",
+    "relaxed": "the closed-form (for chain: conditional) KL, less what repetitions add where codes are sets, with the "
+    "likelihood of relaxed samples at the temperatures of that iteration; estimators with hard draws never train on "
+    "such samples",
     "selection": "by the discrete bound of the final model on the validation images; test images are only reported",
     "time": "processor seconds an iteration on one thread, other runs beside it",
 }
@@ -191,8 +192,9 @@ def reproduce_table1(
 ) -> dict[str, Any]:
     """Train every row with its seeds and write the table to ``out``, anew whenever a run is done.
 
-    Runs that ``out`` has already, with the same settings and versions, are not done again.
+    Runs that ``out`` has already with the same settings are not done again, and stay in it, asked for or not.
     """
+    published = {name_of(run): result for run, result in published_runs(out, data, iterations)}
     # All rows with their first seeds come before anything with its later ones: a part of the work is a smaller table.
     wanted = {name: ROWS[name].seeds if seeds is None else seeds for name in rows}
     runs = [
@@ -203,12 +205,14 @@ def reproduce_table1(
     ]
 
     def publish_table(results: list[Run]) -> dict[str, Any]:
-        found = {name: [result for result in results if result["row"] == name] for name in rows}
+        done = {name_of(run_of(result["row"], data, iterations, result["seed"])): result for result in results}
+        by_seed = sorted((published | done).values(), key=lambda result: result["seed"])
+        found = {name: [result for result in by_seed if result["row"] == name] for name in ROWS}
         table = [table_row(ROWS[name], iterations, of_row) for name, of_row in found.items() if of_row]
         return publish(out, {"data": data, "rows": table, "protocol": PROTOCOL})
 
-    known = {name_of(run): result for run, result in published_runs(out)}
-    return publish_table(run_all(train_and_measure, runs, work_folder, n_jobs, known=known, after_each=publish_table))
+    results = run_all(train_and_measure, runs, work_folder, n_jobs, known=published, after_each=publish_table)
+    return publish_table(results)
 
 
 def run_of(name: str, data: str, iterations: int, seed: int) -> Run:
@@ -354,20 +358,28 @@ def table_row(row: Row, iterations: int, results: list[Run]) -> dict[str, Any]:
     }
 
 
-def published_runs(path: Path) -> Iterator[tuple[Run, Run]]:
-    """The runs of a published table, and of their results what `table_row` makes rows of."""
+def published_runs(path: Path, data: str, iterations: int) -> Iterator[tuple[Run, Run]]:
+    """The runs of a published table, and of their results what `table_row` makes rows of.
+
+    Rows with other settings than they have now are left out. A table of something else altogether is refused, since
+    the next one would take its place.
+    """
     if not path.exists():
         return
     table = json.loads(path.read_text(encoding="utf-8"))
-    if table["versions"] != versions():
-        return
+    there = (table["data"], {row["iterations"] for row in table["rows"]}, table["versions"])
+    if there != (data, {iterations}, versions()):
+        raise ValueError(
+            f"{path}: has the table of other data, another number of iterations or other versions of the packages; "
+            "choose another file, or remove this one"
+        )
     names = {(row.system, row.latent): name for name, row in ROWS.items()}
     for row in table["rows"]:
         name = names.get((row["system"], row["latent"]))
-        if name is None or row["version"] != run_version(ROWS[name].estimator()):
+        if name is None or row.get("version") != run_version(ROWS[name].estimator()):
             continue
         for i, seed in enumerate(row["seeds"]):
-            run = run_of(name, table["data"], row["iterations"], seed)
+            run = run_of(name, data, iterations, seed)
             evaluation = {key: row[key][i] for key in ("n_active_max", "features_alive")}
             yield (
                 run,
