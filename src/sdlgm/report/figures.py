@@ -74,17 +74,17 @@ def sparsity(model: Any, data: Dataset, codes: sp.csr_matrix, drawn: sp.csr_matr
     for matrix, name, colour in ((drawn, "drawn codes", BLUE), (codes, "codes of transform", ORANGE)):
         share = np.bincount(_n_active(matrix), minlength=budget + 1) / matrix.shape[0]
         left.bar(values, share, width=0.9, color=colour, alpha=0.6, label=name)
-    left.plot(
-        values, binom.pmf(values, budget, model.gate_prior_), color="black", lw=1, label="slots on under the prior"
-    )
+    prior = binom.pmf(values, budget, model.gate_prior_)
+    left.plot(values, prior, color="black", lw=1, label="slots on under the prior")
+    left.set_ylim(top=1.3 * left.get_ylim()[1])  # room for the legend
     left.axvline(budget, color=GREY, ls="--", lw=1)
     left.text(budget, left.get_ylim()[1], " budget", va="top", ha="right", rotation=90, fontsize=7, color=GREY)
     left.set(xlabel="active slots $L_i$ of an observation", ylabel="share of observations", xlim=(-1, budget + 1))
     left.legend(frameon=False, fontsize=7)
     gate = np.clip(model.posterior(data.table).gate_prob.astype(np.float64), 1e-7, 1 - 1e-7)
     right.hist(np.log(gate) - np.log1p(-gate), bins=40, color=BLUE, alpha=0.8)
-    prior = np.log(model.gate_prior_) - np.log1p(-model.gate_prior_)
-    right.axvline(prior, color="black", lw=1, label="prior of a slot")
+    prior_logit = np.log(model.gate_prior_) - np.log1p(-model.gate_prior_)
+    right.axvline(prior_logit, color="black", lw=1, label="prior of a slot")
     right.set(xlabel="gate logit of an observation", ylabel="observations")
     right.legend(frameon=False, fontsize=7)
     return figure
