@@ -67,7 +67,12 @@ def main() -> int:
         readme: filled(
             readme.read_text(encoding="utf-8"),
             {
-                "results": [*table1.summary(table["rows"]), "", *table1.long_lines(long)],
+                "results": [
+                    *table1.summary(table["rows"]),
+                    "",
+                    *table1.controls(table["rows"]),
+                    *table1.long_lines(long),
+                ],
                 "labels": table2.summary(labels),
                 "counts": counts.summary(counted),
                 "speed": speed.ratios_table(measured),
