@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 # Two workers of one thread each: torch's own threads would fight over the cores.
-TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: help demo test test-slow lint format install bench docs wheel fuzz audit clean
 
