@@ -1,6 +1,6 @@
 """Fixtures, and runtime checks of the shapes that the model's signatures promise."""
 
-from jaxtyping import install_import_hook
+from jaxtyping import config, install_import_hook
 
 # Before anything is imported from these packages: their jaxtyping annotations are checked at every call.
 _hook = install_import_hook(["sdlgm.model", "sdlgm.gradients"], "beartype.beartype")
@@ -12,13 +12,32 @@ from sklearn.datasets import load_digits  # noqa: E402
 
 from sdlgm import SDLGM  # noqa: E402
 from sdlgm.model import noise, ordered, slots, subset, symbols, variables  # noqa: E402
+from sdlgm.train import Trainer  # noqa: E402
 
 SMALL = {"n_components": 16, "max_active": 5, "hidden": (32,), "gate_hidden": (8,), "max_iter": 60, "batch_size": 50}
+CHECKED_STEPS = 5
 
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def later_steps_unchecked():
+    """Later steps of a fit have the shapes of the first ones, and take half the time if nobody looks at them again."""
+    step = Trainer.step
+
+    def partly_checked(trainer: Trainer, *args):
+        config.update("jaxtyping_disable", trainer.iteration >= CHECKED_STEPS)
+        try:
+            return step(trainer, *args)
+        finally:
+            config.update("jaxtyping_disable", False)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "step", partly_checked)
+        yield
 
 
 @pytest.fixture

@@ -53,12 +53,12 @@ def test__published_table__read_again__has_the_runs_that_made_it(tmp_path):
     results = {name: [_result(name, seed) for seed in range(3)] for name in ("reinmax-categorical", "sdlgm_chain")}
     rows = [table1.table_row(ROWS[name], 10_000, of_row) for name, of_row in results.items()]
     path = tmp_path / "table1.json"
-    assert list(table1.published_runs(path, "mnist", 10_000)) == []
+    assert table1.published_runs(path, "mnist", 10_000) == {}
     publish(path, {"data": "mnist", "rows": rows})
     found = dict(zip(results, ([], []), strict=True))
-    for run, result in table1.published_runs(path, "mnist", 10_000):
-        assert run == table1.run_of(run["row"], "mnist", 10_000, run["seed"])
-        found[run["row"]].append(result)
+    for name, result in table1.published_runs(path, "mnist", 10_000).items():
+        assert name == runs.name_of(table1.run_of(result["row"], "mnist", 10_000, result["seed"]))
+        found[result["row"]].append(result)
     assert [table1.table_row(ROWS[name], 10_000, of_row) for name, of_row in found.items()] == rows
 
 
@@ -75,7 +75,8 @@ def test__published_table__other_settings__are_not_used(published, key):
     table = json.loads(published.read_text())
     table["rows"][0][key] = "another"
     published.write_text(json.dumps(table))
-    assert [run["row"] for run, _ in table1.published_runs(published, "mnist", 10_000)] == ["sdlgm_chain"]
+    found = table1.published_runs(published, "mnist", 10_000)
+    assert [result["row"] for result in found.values()] == ["sdlgm_chain"]
 
 
 @pytest.mark.parametrize("change", ["data", "iterations", "versions"])
@@ -118,6 +119,36 @@ def test__run_all__some_results_known__does_the_others_and_tells_after_each(tmp_
     # What is in the folder is not done again, and is more than what is known.
     known = {runs.name_of(wanted[0]): {"number": 0, "square": -1}}
     assert [r["square"] for r in runs.run_all(square, wanted[:1], tmp_path, 1, known=known)] == [0]
+
+
+def test__run_all__reports_of_runs__are_shown_until_they_are_done(tmp_path, monkeypatch):
+    wanted = [{"number": number, "data": "whole numbers", "version": "0.1"} for number in (3, 4)]
+    (tmp_path / runs.name_of(wanted[1])).mkdir()
+    (tmp_path / runs.name_of(wanted[1]) / "result.json").write_text("{}")
+    seen = []
+
+    class Watched(runs.RunsProgress):
+        def report(self, *args):
+            super().report(*args)
+            seen.append([(task.description, task.completed, task.fields["state"]) for task in self.rich.tasks])
+
+        def finish(self, run):
+            super().finish(run)
+            seen.append([(task.description, task.completed, task.fields["state"]) for task in self.rich.tasks])
+
+    monkeypatch.setattr(runs, "RunsProgress", Watched)
+    runs.run_all(square, wanted, tmp_path, 1)
+    assert seen == [[("runs", 1.5, "1/2"), ("3", 0.5, "half way")], [("runs", 2, "2/2")]]
+
+
+def test__runs_progress__no_terminal__a_line_now_and_then(capsys, monkeypatch):
+    now = iter([0.0, 10.0, 20.0, 41.0])
+    monkeypatch.setattr(runs.time, "monotonic", lambda: next(now))
+    wanted = [{"number": number, "version": "0.1"} for number in range(5)]
+    progress = runs.RunsProgress(wanted, completed=1)
+    for run in wanted[:3]:
+        progress.finish(run)
+    assert capsys.readouterr().out == "2/5 runs after 10 s: 0\n4/5 runs after 41 s: 2\n"
 
 
 @pytest.mark.parametrize("latent", ["bernoulli", "categorical"])

@@ -1,20 +1,27 @@
 """Many independent runs, in parallel processes, resumable one by one."""
 
 import json
+import math
 import multiprocessing
 import os
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from sdlgm import __version__
 from sdlgm._files import write_text
 
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
 Run = dict[str, Any]
 """What identifies a run: plain values only, since it names the run's file."""
+Report = tuple[Run, float, str]
 
 
 def run_all(
@@ -34,31 +41,104 @@ def run_all(
     whatever ``work`` has left in the folder. Results that are ``known`` by the `name_of` their run are not made again,
     and ``after_each`` is called with all results so far whenever a run is done.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     missing = [run for run in runs if name_of(run) not in known and not _result_path(folder, run).exists()]
-    columns = (
-        TextColumn("runs"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
     # Processes with one thread each: what a run measures does not depend on its neighbours' torch.
     context = multiprocessing.get_context("spawn")
+    reports = context.SimpleQueue()
     limit = 1 if fresh else None  # nothing between: with other limits the pool of Python 3.11 can wait for ever
     with (
-        Progress(*columns) as progress,
-        ProcessPoolExecutor(n_jobs, mp_context=context, initializer=_one_thread, max_tasks_per_child=limit) as pool,
+        RunsProgress(runs, completed=len(runs) - len(missing)) as progress,
+        ProcessPoolExecutor(
+            n_jobs, mp_context=context, initializer=_start, initargs=(reports,), max_tasks_per_child=limit
+        ) as pool,
     ):
-        task = progress.add_task("", total=len(runs), completed=len(runs) - len(missing))
         futures = {pool.submit(_work_and_keep, work, run, folder): run for run in missing}
-        for future in as_completed(futures):
-            future.result()
-            if after_each is not None:
-                after_each(_results(runs, folder, known))
-            progress.update(task, advance=1, description=" ".join(str(value) for value in futures[future].values()))
+        pending = set(futures)
+        while pending:
+            done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
+            while not reports.empty():
+                progress.report(*reports.get())
+            for future in done:
+                future.result()
+                if after_each is not None:
+                    after_each(_results(runs, folder, known))
+                progress.finish(futures[future])
     return _results(runs, folder, known)
+
+
+def report(run: Run, fraction: float, state: str) -> None:
+    """How far ``run`` has come, from 0 to 1, and what to show of it; nothing happens outside `run_all`."""
+    if _reports is not None:
+        _reports.put((run, fraction, state))
+
+
+_reports: "SimpleQueue[Report] | None" = None
+"""In a process of `run_all`: the way to the one that shows the progress."""
+
+
+class RunsProgress:
+    """A bar for all runs, with the time left, and below it one for each that reports; a line now and then in a log."""
+
+    SECONDS_BETWEEN_LINES = 30.0
+
+    def __init__(self, runs: Sequence[Run], completed: int):
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        self.total, self.finished = len(runs), completed
+        keys = dict.fromkeys(key for run in runs for key in run if key != "version")
+        self.varying = [key for key in keys if len({str(run.get(key)) for run in runs}) > 1]
+        self.fractions: dict[str, float] = {}
+        self.bars: dict[str, TaskID] = {}
+        self.start, self.line = time.monotonic(), -math.inf
+        self.rich = Progress(  # eighty columns wide at the most
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=10),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[state]}"),
+            TimeRemainingColumn(),
+            TextColumn("left"),
+            speed_estimate_period=3600.0,  # runs of minutes, several at a time
+        )
+        self.task = self.rich.add_task("runs", total=self.total, state="")
+        self._show()
+
+    def report(self, run: Run, fraction: float, state: str) -> None:
+        name = name_of(run)
+        if name not in self.bars:
+            self.bars[name] = self.rich.add_task(self._label(run), total=1.0, state=state)
+        self.fractions[name] = fraction
+        self.rich.update(self.bars[name], completed=fraction, state=state)
+        self._show()
+
+    def finish(self, run: Run) -> None:
+        name = name_of(run)
+        if name in self.bars:
+            self.rich.remove_task(self.bars.pop(name))
+            del self.fractions[name]
+        self.finished += 1
+        self._show()
+        now = time.monotonic()
+        if not self.rich.console.is_terminal and now - self.line >= self.SECONDS_BETWEEN_LINES:
+            self.line = now
+            so_far = f"{self.finished}/{self.total} runs after {now - self.start:.0f} s"
+            self.rich.console.print(f"{so_far}: {self._label(run)}")
+
+    def _label(self, run: Run) -> str:
+        """In what it differs from others."""
+        return " ".join(str(run[key]) for key in self.varying if key in run)
+
+    def _show(self) -> None:
+        done = self.finished + sum(self.fractions.values())
+        self.rich.update(self.task, completed=done, state=f"{self.finished}/{self.total}")
+
+    def __enter__(self) -> Self:
+        self.rich.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.rich.stop()
 
 
 def _results(runs: Sequence[Run], folder: Path, known: Mapping[str, Run]) -> list[Run]:
@@ -73,8 +153,10 @@ def _results(runs: Sequence[Run], folder: Path, known: Mapping[str, Run]) -> lis
     return found
 
 
-def _one_thread() -> None:
-    """In a new process, for libraries that it is still to import and for torch, which the script may have imported."""
+def _start(reports: "SimpleQueue[Report]") -> None:
+    """In a new process: one thread, for libraries still to import and for torch, which the script may have imported."""
+    global _reports  # noqa: PLW0603 the one thing that a process of the pool is told before its work
+    _reports = reports
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch
 

@@ -5,7 +5,7 @@ Selection looks at the last 5,000 training images, which no run trains on; the t
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from sdlgm import SDLGM, _tensorfile
 from sdlgm.model import SDLGMModule, discrete_expectation, relaxed_expectation
 from sdlgm.paper.baselines import DiscreteVAE
 from sdlgm.paper.provenance import publish, versions
-from sdlgm.paper.runs import Run, name_of, run_all, versioned
+from sdlgm.paper.runs import Run, name_of, report, run_all, versioned
 from sdlgm.report.figures import dense
 
 VALIDATION_FRACTION = 1 / 12  # 5,000 of MNIST's 60,000 training images
@@ -194,7 +194,7 @@ def reproduce_table1(
 
     Runs that ``out`` has already with the same settings are not done again, and stay in it, asked for or not.
     """
-    published = {name_of(run): result for run, result in published_runs(out, data, iterations)}
+    published = published_runs(out, data, iterations)
     # All rows with their first seeds come before anything with its later ones: a part of the work is a smaller table.
     wanted = {name: ROWS[name].seeds if seeds is None else seeds for name in rows}
     runs = [
@@ -205,8 +205,8 @@ def reproduce_table1(
     ]
 
     def publish_table(results: list[Run]) -> dict[str, Any]:
-        done = {name_of(run_of(result["row"], data, iterations, result["seed"])): result for result in results}
-        by_seed = sorted((published | done).values(), key=lambda result: result["seed"])
+        done = {(result["row"], result["seed"]): result for result in (*published.values(), *results)}
+        by_seed = sorted(done.values(), key=lambda result: result["seed"])
         found = {name: [result for result in by_seed if result["row"] == name] for name in ROWS}
         table = [table_row(ROWS[name], iterations, of_row) for name, of_row in found.items() if of_row]
         return publish(out, {"data": data, "rows": table, "protocol": PROTOCOL})
@@ -255,7 +255,13 @@ def train_and_measure(run: Run, folder: Path) -> dict[str, Any]:
     last = LastIterations(train, test, run["iterations"], run["seed"], model.get_params()["kl"])
     whole = not any(folder.iterdir())
     start = time.process_time()
-    model.fit(train, callback=last)
+    shown = ShownBound(run, validation)
+
+    def callback(module: SDLGMModule, iteration: int) -> None:
+        last(module, iteration)
+        shown(module, iteration)
+
+    model.fit(train, callback=callback)
     seconds = time.process_time() - start - last.seconds
     if isinstance(model, DiscreteVAE):
         (folder / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -277,6 +283,30 @@ def _forget_last_iterations(folder: Path, first: int) -> None:
     checkpoint = folder / "checkpoint.safetensors"
     if checkpoint.exists() and _tensorfile.read(checkpoint, "sdlgm-checkpoint")[0]["iteration"] > first:
         checkpoint.unlink()
+
+
+class ShownBound:
+    """A callback of fit: where the run is, for its bar, with the discrete bound on some of the validation images."""
+
+    EVERY, IMAGES = 200, 100
+
+    def __init__(self, run: Run, validation: Any):
+        self.run = run
+        self.generator = torch.Generator().manual_seed(0)
+        images = torch.from_numpy(np.asarray(dense(validation[: self.IMAGES]), dtype=np.float32))
+        self.x = torch.bernoulli(images, generator=self.generator)
+
+    @torch.no_grad()
+    def __call__(self, module: SDLGMModule, iteration: int) -> None:
+        if iteration % self.EVERY:
+            return
+        module.eval()
+        posterior = module.inference(self.x)
+        elbo = module.elbo_given(posterior, self.x, discrete_expectation(1, self.generator), "exact")
+        active = float(module.config.n_slots * posterior.gate_prob.mean())
+        module.train()
+        state = f"{-float(elbo.value.mean()):.1f} nats, {active:.0f} active"
+        report(self.run, iteration / self.run["iterations"], state)
 
 
 class LastIterations:
@@ -358,14 +388,14 @@ def table_row(row: Row, iterations: int, results: list[Run]) -> dict[str, Any]:
     }
 
 
-def published_runs(path: Path, data: str, iterations: int) -> Iterator[tuple[Run, Run]]:
-    """The runs of a published table, and of their results what `table_row` makes rows of.
+def published_runs(path: Path, data: str, iterations: int) -> dict[str, Run]:
+    """Of the runs of a published table what `table_row` makes rows of, by the name of the run.
 
     Rows with other settings than they have now are left out. A table of something else altogether is refused, since
     the next one would take its place.
     """
     if not path.exists():
-        return
+        return {}
     table = json.loads(path.read_text(encoding="utf-8"))
     there = (table["data"], {row["iterations"] for row in table["rows"]}, table["versions"])
     if there != (data, {iterations}, versions()):
@@ -374,6 +404,7 @@ def published_runs(path: Path, data: str, iterations: int) -> Iterator[tuple[Run
             "choose another file, or remove this one"
         )
     names = {(row.system, row.latent): name for name, row in ROWS.items()}
+    found: dict[str, Run] = {}
     for row in table["rows"]:
         name = names.get((row["system"], row["latent"]))
         if name is None or row.get("version") != run_version(ROWS[name].estimator()):
@@ -381,12 +412,12 @@ def published_runs(path: Path, data: str, iterations: int) -> Iterator[tuple[Run
         for i, seed in enumerate(row["seeds"]):
             run = run_of(name, data, iterations, seed)
             evaluation = {key: row[key][i] for key in ("n_active_max", "features_alive")}
-            yield (
-                run,
+            found[name_of(run)] = (
                 run
                 | {key: {part: row[key][part][i] for part in ("test", "train")} for key in ("relaxed", "discrete")}
                 | {key: row[key][i] for key in ("kl", "mean_active", "temperatures")}
                 | {"evaluation": evaluation, "validation": {"discrete": -row["validation"][i]}}
                 | {"importance_weighted_100": -row["importance_weighted_100"][i]}
-                | {"seconds_per_iteration": row["seconds_per_iteration"]},
+                | {"seconds_per_iteration": row["seconds_per_iteration"]}
             )
+    return found
