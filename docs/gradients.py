@@ -43,7 +43,10 @@ def page(result: dict[str, Any]) -> str:
             "",
             "A model small enough to sum over all of its codes has an exact gradient. Here is how far each estimator "
             "is from it, in units of the length of that gradient. Unbiased estimators differ from it by Monte Carlo "
-            "error only; the tests hold that. With two symbols `reinmax` and `darn` are the same estimator.",
+            "error only; the tests hold that. With two symbols `reinmax` and `darn` are the same estimator. "
+            "`annealed_straight_through` has a steeper posterior, and is compared with the exact gradient of that one. "
+            "How well a model trains is not decided by the bias in a tiny one: `reinmax` is the default for what it "
+            "does in [Table I](table1.md).",
             "",
             *sections,
             "## Protocol",
