@@ -11,7 +11,7 @@ TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 help:
 	@echo "make demo       fit, encode, decode, evaluate and report on embedded data"
 	@echo "make test       the tests (under five minutes)"
-	@echo "make test-slow  the long tests: training on MNIST, a wheel in a clean environment"
+	@echo "make test-slow  the long tests: training on MNIST, the examples, a wheel in a clean environment"
 	@echo "make lint       ruff and pyright"
 	@echo "make install    the development environment in .venv"
 	@echo "make bench      speed and growth beside the peers, into docs/results (half an hour)"

@@ -10,8 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
+QUICK = {"baskets"}
 EXAMPLES = [
-    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in ("in_a_pipeline", "multilabel") else [])
+    pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else [pytest.mark.slow])
     for path in sorted((ROOT / "examples").glob("*.py"))
 ]
 

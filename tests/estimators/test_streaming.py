@@ -102,7 +102,7 @@ def test__survey__parts__are_what_the_columns_are_like_in_memory(tmp_path, measu
 
 
 def test__fit__folder__learns_as_well_as_in_memory(folder, digits, small):
-    settings = {**small, "max_iter": 300, "random_state": 0}
+    settings = {**small, "max_iter": 150, "random_state": 0}
     streamed, in_memory = SDLGM(**settings).fit(folder), SDLGM(**settings).fit(digits)
     assert streamed.n_features_in_ == 64
     assert streamed.feature_names_in_[0] == "p0"

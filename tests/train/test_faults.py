@@ -33,7 +33,7 @@ SETTINGS = {
     "random_state": 0,
 }
 EVERY = 4
-N_KILLS = 20
+N_KILLS = 12
 
 
 def checkpointed_iteration(folder) -> int:
