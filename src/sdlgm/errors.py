@@ -6,7 +6,9 @@ class SDLGMError(Exception):
 
 
 class DataError(SDLGMError, ValueError):
-    """A data or code file cannot be used: missing, unreadable, of an unknown kind, or damaged."""
+    """Data or codes cannot be used: a file missing, unreadable, of an unknown kind or damaged, or a value that a model
+    cannot work with.
+    """
 
 
 class DownloadError(SDLGMError, OSError):

@@ -16,6 +16,7 @@ import torch
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from sdlgm import _kernels
+from sdlgm.errors import DataError
 from sdlgm.train.batches import Rows, dense
 
 # Largest scaled value: single precision reaches 3e38, and the likelihood needs room for sums of squares.
@@ -124,7 +125,7 @@ class Scaling:
             scaled = self._scaled(rows)
         if not self.is_identity and scaled.size and max(-scaled.min(), scaled.max()) > LARGEST:
             row, column = np.argwhere(np.abs(scaled) > LARGEST)[0]
-            raise ValueError(
+            raise DataError(
                 f"the value in row {first_row + row}, column {column} is too large beside those that the model was "
                 "fitted to; correct or remove it"
             )

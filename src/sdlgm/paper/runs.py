@@ -87,7 +87,6 @@ class RunsProgress:
         self.total, self.finished = len(runs), completed
         keys = dict.fromkeys(key for run in runs for key in run if key != "version")
         self.varying = [key for key in keys if len({str(run.get(key)) for run in runs}) > 1]
-        self.fractions: dict[str, float] = {}
         self.bars: dict[str, TaskID] = {}
         self.start, self.line = time.monotonic(), -math.inf
         self.rich = Progress(  # eighty columns wide at the most
@@ -106,7 +105,6 @@ class RunsProgress:
         name = name_of(run)
         if name not in self.bars:
             self.bars[name] = self.rich.add_task(self._label(run), total=1.0, state=state)
-        self.fractions[name] = fraction
         self.rich.update(self.bars[name], completed=fraction, state=state)
         self._show()
 
@@ -114,7 +112,6 @@ class RunsProgress:
         name = name_of(run)
         if name in self.bars:
             self.rich.remove_task(self.bars.pop(name))
-            del self.fractions[name]
         self.finished += 1
         self._show()
         now = time.monotonic()
@@ -128,7 +125,7 @@ class RunsProgress:
         return " ".join(str(run[key]) for key in self.varying if key in run)
 
     def _show(self) -> None:
-        done = self.finished + sum(self.fractions.values())
+        done = self.finished + sum(task.completed for task in self.rich.tasks if task.id != self.task)
         self.rich.update(self.task, completed=done, state=f"{self.finished}/{self.total}")
 
     def __enter__(self) -> Self:
