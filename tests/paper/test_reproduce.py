@@ -13,7 +13,7 @@ from sdlgm.paper.baselines import CoupledBernoulli, CoupledCategorical, Discrete
 from sdlgm.paper.long import long_run
 from sdlgm.paper.provenance import publish
 from sdlgm.paper.table1 import ROWS
-from squares import square
+from squares import refuse_the_first, square
 
 GENERATOR = torch.Generator().manual_seed(0)
 
@@ -119,6 +119,22 @@ def test__run_all__some_results_known__does_the_others_and_tells_after_each(tmp_
     # What is in the folder is not done again, and is more than what is known.
     known = {runs.name_of(wanted[0]): {"number": 0, "square": -1}}
     assert [r["square"] for r in runs.run_all(square, wanted[:1], tmp_path, 1, known=known)] == [0]
+
+
+def test__run_all__one_fails__those_running_end_and_no_other_begins(tmp_path, monkeypatch):
+    wanted = [{"number": number} for number in range(4)]
+
+    class Watched(runs.RunsProgress):
+        def take(self, reports):
+            super().take(reports)
+            if (tmp_path / runs.name_of(wanted[0])).exists():
+                (tmp_path / "failed").touch()
+
+    monkeypatch.setattr(runs, "RunsProgress", Watched)
+    with pytest.raises(ValueError, match="no square of nothing"):
+        runs.run_all(refuse_the_first, wanted, tmp_path, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "failed"]
+    assert (tmp_path / "1" / "result.json").exists()
 
 
 def test__run_all__reports_of_runs__are_shown_until_they_are_done(tmp_path, monkeypatch):

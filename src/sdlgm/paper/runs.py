@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from multiprocessing.queues import SimpleQueue
@@ -39,7 +40,7 @@ def run_all(
     Each run has a fresh process unless told otherwise; its start can take longer than a short run. The result of a run
     is kept in its folder, so that a second call does only what is missing. A run that is interrupted goes on from
     whatever ``work`` has left in the folder. Results that are ``known`` by the `name_of` their run are not made again,
-    and ``after_each`` is called with all results so far whenever a run is done.
+    and ``after_each`` is called with all results so far whenever a run is done. If one fails, no other is begun.
     """
     missing = [run for run in runs if name_of(run) not in known and not _result_path(folder, run).exists()]
     # Processes with one thread each: what a run measures does not depend on its neighbours' torch.
@@ -52,17 +53,23 @@ def run_all(
             n_jobs, mp_context=context, initializer=_start, initargs=(reports,), max_tasks_per_child=limit
         ) as pool,
     ):
-        futures = {pool.submit(_work_and_keep, work, run, folder): run for run in missing}
-        pending = set(futures)
-        while pending:
-            done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
-            while not reports.empty():
-                progress.report(*reports.get())
-            for future in done:
-                future.result()
-                if after_each is not None:
-                    after_each(_results(runs, folder, known))
-                progress.finish(futures[future])
+        waiting, running = deque(missing), {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < n_jobs:  # none is queued, which a pool would do even after a failure
+                    run = waiting.popleft()
+                    running[pool.submit(_work_and_keep, work, run, folder)] = run
+                done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+                progress.take(reports)
+                for future in done:
+                    run = running.pop(future)
+                    future.result()
+                    if after_each is not None:
+                        after_each(_results(runs, folder, known))
+                    progress.finish(run)
+        finally:  # after a failure: those that are running end, and none of them waits for somebody to hear its reports
+            while wait(running, timeout=0.2).not_done:
+                progress.take(reports)
     return _results(runs, folder, known)
 
 
@@ -100,6 +107,11 @@ class RunsProgress:
         )
         self.task = self.rich.add_task("runs", total=self.total, state="")
         self._show()
+
+    def take(self, reports: "SimpleQueue[Report]") -> None:
+        """Show what has been reported since the last time."""
+        while not reports.empty():
+            self.report(*reports.get())
 
     def report(self, run: Run, fraction: float, state: str) -> None:
         name = name_of(run)
