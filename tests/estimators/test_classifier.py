@@ -337,16 +337,20 @@ def test__threshold__by_folds__works_with_one_label(data, threshold):
     assert model.predict(X).shape == (200, 1)
 
 
-def test__labels__by_name__are_found_in_any_order_and_others_refused(data):
+@pytest.mark.parametrize("names", [list("abcde"), [2, 3, 5, 7, 11], [0, 1, 2, 3, 4]])
+@pytest.mark.parametrize("as_sets", [False, True])
+def test__labels__by_name__are_found_in_any_order_and_others_refused(data, names, as_sets):
     X, Y = data
-    frame = pd.DataFrame(Y, columns=list("abcde"))
-    model = SDLGMClassifier(**SMALL, variant="gen").fit(X, frame)
-    assert model.score(X, frame[list("edcba")]) == model.score(X, frame)
-    np.testing.assert_array_equal(
-        model.sample(frame[list("edcba")], random_state=0), model.sample(frame, random_state=0)
-    )
-    with pytest.raises(ValueError, match="other columns"):
-        model.score(X, frame.rename(columns={"a": "z"}))
+    frame = pd.DataFrame(Y, columns=names)
+    sets = [{names[k] for k in np.flatnonzero(row)} for row in Y]
+    model = SDLGMClassifier(**SMALL, variant="gen").fit(X, sets if as_sets else frame)
+    assert model.score(X, frame[names[::-1]]) == model.score(X, frame) == model.score(X, Y)
+    np.testing.assert_array_equal(model.sample(frame[names[::-1]], random_state=0), model.sample(frame, random_state=0))
+    if as_sets and names == [0, 1, 2, 3, 4]:  # as good as no names
+        assert model.score(X, frame.rename(columns={4: "z"})) == model.score(X, Y)
+    else:
+        with pytest.raises(ValueError, match="other columns"):
+            model.score(X, frame.rename(columns={names[0]: "z"}))
 
 
 def test__fit__pandas_series_of_sets__is_a_list_of_sets(data):

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 import sdlgm
 from sdlgm import SDLGM
 from sdlgm.errors import ModelFileError
+from sdlgm.gradients.score_function import ScoreFunction
 
 
 @pytest.fixture
@@ -70,6 +71,24 @@ def test__load__partial_fit__goes_on(digits, path):
     loaded = sdlgm.load(path)
     loaded.partial_fit(digits)
     assert loaded.n_iter_ == 68
+
+
+def test__load__gradient_that_learns__takes_no_memory_before_it_trains(digits, small, tmp_path, monkeypatch):
+    """A small file can describe a large baseline: its width is a product of two settings."""
+    settings = {**small, "posterior": "ordered", "gradient": "score_function", "random_state": 0}
+    SDLGM(**settings).fit(digits).save(tmp_path / "model")
+
+    def refuse(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ScoreFunction, "__init__", refuse)
+        loaded = sdlgm.load(tmp_path / "model")
+        loaded.transform(digits)
+        loaded.evaluate(digits)
+        loaded.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+    assert loaded.partial_fit(digits).n_iter_ > small["max_iter"]
 
 
 def test__save__random_state_object__is_left_out(digits, small, tmp_path):

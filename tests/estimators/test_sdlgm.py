@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sdlgm import SDLGM, load
-from sdlgm.errors import BudgetError, TrainingDivergedError
+from sdlgm.errors import BudgetError, DataError, TrainingDivergedError
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model.posteriors import POSTERIORS
 
@@ -226,6 +226,9 @@ def test__budget__extreme_values__are_refused_or_kept(fitted_gaussian, measureme
     for method in (fitted_gaussian.transform, fitted_gaussian.sample_codes, fitted_gaussian.elbo):
         with pytest.raises(ValueError, match="row 3, column 3"):
             method(X)
+    for batches in (fitted_gaussian.transform, lambda X: list(fitted_gaussian.transform_batches(X))):
+        with pytest.raises(DataError, match="begins with row 3: the value in row 0, column 3"):
+            batches(iter([X[:3], X[3:]]))
     with pytest.raises(ValueError, match="too large"):
         SDLGM(**small).fit(measurements * 1e200)
 
@@ -489,10 +492,23 @@ def test__gumbel_rao__ordered_posterior_and_learned_temperature__trains(digits, 
     assert model.history_[-1].feature_temperature != 1
 
 
-def test__partial_fit__another_posterior__is_refused(digits, small):
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"posterior": "subset", "gradient": "gumbel_softmax"}, "posterior='chain'"),
+        ({"max_active": 4}, "max_active=5"),
+        ({"n_components": 17}, "n_components=16"),
+        ({"hidden": [33]}, r"hidden=\(32,\)"),
+        ({"likelihood": "gaussian"}, "likelihood='bernoulli'"),
+        ({"learn_temperature": True}, "learn_temperature=False"),
+    ],
+)
+def test__partial_fit__another_model__is_refused(digits, small, changed, message):
     model = SDLGM(**small, random_state=0).partial_fit(digits)
-    with pytest.raises(ValueError, match="the model has posterior='chain'"):
-        model.set_params(posterior="subset", gradient="gumbel_softmax").partial_fit(digits)
+    with pytest.raises(ValueError, match=f"the model has {message}"):
+        model.set_params(**changed).partial_fit(digits)
+    same = {"likelihood": "bernoulli", "hidden": [32], "learning_rate": 0.01}
+    SDLGM(**small, random_state=0).partial_fit(digits).set_params(**same).partial_fit(digits)
 
 
 def test__partial_fit__another_gradient__does_not_touch_global_noise(digits, small):
@@ -504,6 +520,7 @@ def test__partial_fit__another_gradient__does_not_touch_global_noise(digits, sma
     model.set_params(gradient="reinmax").partial_fit(digits)
     assert torch.equal(torch.rand(3), expected)
     assert len(model._fitting.trainer.optimizer.param_groups) == 1
+    model.partial_fit(digits)  # nothing is left of what the other one learned
 
 
 def test__transform__budget__cuts_ordered_codes(digits, small):

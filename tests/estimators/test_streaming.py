@@ -164,6 +164,8 @@ def test__fit__iterator__is_gone_through_more_than_once(digits, small):
     model = SDLGM(**small, random_state=0).fit(digits[start : start + 50] for start in range(0, 400, 50))
     assert model.n_iter_ == small["max_iter"]
     assert model.score(digits) > -60
+    codes = SDLGM(**small, random_state=0).fit_transform(digits[start : start + 50] for start in range(0, 400, 50))
+    assert (codes != model.transform(digits[:400])).nnz == 0
 
 
 def test__early_stopping__files__holds_whole_row_groups_out(folder, small, tmp_path, digits):

@@ -142,6 +142,8 @@ def main():
     model = SDLGM(**settings, devices=2, checkpoint_dir=sys.argv[1], checkpoint_every=10, resume=True).fit(X)
     assert model.n_iter_ == 30 and len(model.history_) == 6
     model.save(sys.argv[2] + os.environ.get("RANK", ""))
+    if os.environ.get("RANK") == "0":  # the others need not do the same after the fit
+        assert model.partial_fit(X[:60]).n_iter_ == 31
 
 if __name__ == "__main__":
     main()

@@ -381,8 +381,12 @@ def test__fit__bound_that_is_not_finite__is_a_divergence(digits, small, tmp_path
     assert not (tmp_path / "checkpoint.safetensors").exists()
 
 
-def test__partial_fit__interrupted__leaves_no_trace(digits, small, monkeypatch):
-    settings = {**small, "random_state": 0}
+@pytest.mark.parametrize(
+    ("gradient", "tried_gradient"),
+    [("reinmax", "reinmax"), ("reinmax", "score_function"), ("score_function", "reinmax")],
+)
+def test__partial_fit__interrupted__leaves_no_trace(digits, small, monkeypatch, gradient, tried_gradient):
+    settings = {**small, "gradient": gradient, "random_state": 0}
     never, tried = (SDLGM(**settings).partial_fit(digits) for _ in range(2))
     step = Trainer.step
 
@@ -394,8 +398,9 @@ def test__partial_fit__interrupted__leaves_no_trace(digits, small, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "step", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            tried.partial_fit(digits)
+            tried.set_params(gradient=tried_gradient).partial_fit(digits)
+    assert not tried.module_.training
     for model in (never, tried):
-        model.partial_fit(digits)
+        model.set_params(gradient=gradient).partial_fit(digits)
     for name, tensor in never.module_.state_dict().items():
         np.testing.assert_array_equal(tried.module_.state_dict()[name].numpy(), tensor.numpy(), err_msg=name)

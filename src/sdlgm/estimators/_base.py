@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from sdlgm import train
 from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators import _modelfile
-from sdlgm.estimators._inputs import Scaling, in_batches, seeded, usable_device
+from sdlgm.estimators._inputs import Scaling, in_batches, usable_device
 from sdlgm.estimators._targets import check_budget
 from sdlgm.model.networks import ACTIVATIONS
 from sdlgm.model.supervised import SupervisedModule
@@ -222,8 +222,7 @@ class SupervisedEstimator(TorchEstimator):
 
     def _new_trainer(self, module: SupervisedModule, seed: int) -> train.SupervisedTrainer:
         device = usable_device(self.device)
-        config = self._train_config()
-        return seeded(lambda: train.SupervisedTrainer(module.to(device), config, seed), seed)
+        return train.SupervisedTrainer(module.to(device), self._train_config(), seed)
 
     def _run_on(self, fitting: Any, packed: np.ndarray, n_with_targets: int, seed: int) -> Self:
         """Train on packed rows, of which the first have targets."""

@@ -24,7 +24,7 @@ from sdlgm.estimators._base import (
     checked_classes,
 )
 from sdlgm.estimators._forest import Forest
-from sdlgm.estimators._inputs import Columns, Scaling, seeded
+from sdlgm.estimators._inputs import Columns, Scaling
 from sdlgm.estimators._targets import Labels, check_budget, labels_of
 from sdlgm.model.labelled import LabelledConfig, LabelledModule, Variant
 from sdlgm.model.labels import LABEL_FORMS, LabelForm
@@ -307,7 +307,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
         """Everything that has to exist before the first iteration."""
         columns, indicator = Columns.of(rows), labels.indicator
         config = self._model_config(rows.shape[1], indicator.shape[1], max_active)
-        module = seeded(lambda: LabelledModule(config), seed)
+        module = train.seeded(lambda: LabelledModule(config), seed)
         frequencies = torch.tensor(indicator.mean(axis=0), dtype=torch.float32)
         module.adapt_to(frequencies, torch.tensor(columns.varies))
         scaling = Scaling.standardizing(columns)

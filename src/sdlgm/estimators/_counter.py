@@ -22,7 +22,7 @@ from sdlgm.estimators._base import (
     checked_budget,
     checked_classes,
 )
-from sdlgm.estimators._inputs import Columns, Scaling, seeded
+from sdlgm.estimators._inputs import Columns, Scaling
 from sdlgm.estimators._targets import Counts, counts_of
 from sdlgm.model.counting import CELL, CountConfig, CountEncoderName, CountModule
 from sdlgm.model.slots import SlotDistribution
@@ -259,7 +259,7 @@ class SDLGMCounter(SupervisedEstimator):
                 f"encoder={config.encoder!r} normalises over a batch and needs two rows in it; there are "
                 f"{rows.shape[0]} rows, and batch_size={self.batch_size}"
             )
-        module = seeded(lambda: self._module_class(config), seed)
+        module = train.seeded(lambda: self._module_class(config), seed)
         module.adapt_to(torch.tensor(counts.matrix.mean(axis=0), dtype=torch.float32))
         scaling = _scaling_of(rows, shape)
         trainer = self._new_trainer(module, seed)

@@ -114,6 +114,8 @@ def _fit_part(fabric: Any, estimator: "SDLGM", X: Any) -> None:
         estimator._fit(X)
     finally:
         del estimator._processes
+        if hasattr(estimator, "_fitting"):  # what comes after the fit is each process's own
+            estimator._fitting.trainer.processes = train.ALONE
 
 
 def _lost(error: Exception) -> str | None:

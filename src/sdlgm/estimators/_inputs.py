@@ -2,13 +2,12 @@
 
 import os
 import shutil
-import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -190,16 +189,3 @@ def in_parts(rows: Any, n_parts: int) -> Iterator[Rows]:
 def check_count(name: str, value: Any, least: int) -> None:
     if not isinstance(value, Integral) or int(value) < least:
         raise ValueError(f"{name}={value!r}; it is a whole number, at least {least}")
-
-
-_Made = TypeVar("_Made")
-
-# Held while networks are initialised: torch does that with its global generator.
-_INITIALISING = threading.Lock()
-
-
-def seeded(make: Callable[[], _Made], seed: int) -> _Made:
-    """What is made with the initial weights of a seed; the global generator is left as it was."""
-    with _INITIALISING, torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        return make()

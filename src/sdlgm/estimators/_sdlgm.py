@@ -17,6 +17,7 @@ from torch import Tensor
 
 from sdlgm import train
 from sdlgm.data.rows import RowFiles, SpooledRows, is_stream, rows_of
+from sdlgm.errors import DataError
 from sdlgm.estimators import _distributed
 from sdlgm.estimators._base import COMMON_CONSTRAINTS, RandomState, TorchEstimator
 from sdlgm.estimators._codes import check_codes, sparse_rows, stacked
@@ -30,7 +31,6 @@ from sdlgm.estimators._inputs import (
     in_batches,
     in_parts,
     in_unit_interval,
-    seeded,
     usable_device,
 )
 from sdlgm.estimators._results import Evaluation, PosteriorProbs, PosteriorSetting
@@ -437,7 +437,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         """One pass over the rows of X in the order given, at the constant ``learning_rate``; all of it or nothing.
 
         The first call fixes the likelihood and, for continuous data, the scaling and which columns are constant. The KL
-        is warmed up over the first ``kl_warmup * max_iter`` iterations, whichever calls they come from. y is ignored.
+        is warmed up over the first ``kl_warmup * max_iter`` iterations, whichever calls they come from. Settings of the
+        training may differ from those of earlier calls, those of the model may not. y is ignored.
         """
         self._check_settings()
         first = not hasattr(self, "module_")
@@ -452,9 +453,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             fitting, history = self._start(columns, likelihood, seed), []
         else:
             fitting, history = self._fitting, self.history_
-            family = self.module_.config.posterior
-            if vars(self)["posterior"] != family:
-                raise ValueError(f"the model has posterior={family!r}, and goes on with that; use fit for another one")
+            self._check_same_model()
             if GRADIENTS[str(self.gradient)].steepens != self.module_.steep:
                 raise ValueError(
                     "gradient='annealed_straight_through' makes the posterior itself steeper, so a model stays with it "
@@ -466,7 +465,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         before = trainer.snapshot()
         parts = max(1, rows.shape[0] // self.batch_size)
         try:
-            seeded(lambda: trainer.configure(replace(self._train_config(fitting.likelihood), lr_decay=0.0)), seed)
+            trainer.configure(replace(self._train_config(fitting.likelihood), lr_decay=0.0))
             for batch in in_parts(rows, parts):
                 trainer.step(train.to_tensor(fitting.scaling.apply(batch), trainer.device))
             trainer.check_finite()
@@ -496,6 +495,20 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
                 f"use one of {', '.join(possible)}"
             )
 
+    def _check_same_model(self) -> None:
+        """Settings of the model, and not of its training, stay what they were."""
+        trainer = self._fitting.trainer
+        there = asdict(trainer.module.config) | {"learn_temperature": trainer.config.learn_temperature}
+        likelihood = self._chosen_likelihood(lambda: self.likelihood_ == "bernoulli")
+        wanted = asdict(self._model_config(self.n_features_in_, likelihood))
+        wanted["learn_temperature"] = bool(self.learn_temperature)
+        names = {"n_features": "n_components", "n_slots": "max_active"}
+        for field, value in there.items():
+            if wanted[field] != value:
+                raise ValueError(
+                    f"the model has {names.get(field, field)}={value!r}, and goes on with that; use fit for another one"
+                )
+
     def _start(self, columns: Columns, likelihood: LikelihoodName, seed: int) -> _Fitting:
         """Everything that has to exist before the first iteration."""
         n_inputs = len(columns.mean)
@@ -504,12 +517,11 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         data_mean = np.zeros_like(columns.mean) if gaussian else columns.mean
         device = usable_device(self.device)
         config = self._model_config(n_inputs, likelihood)
-        module = seeded(lambda: self._module_class(config), seed)
+        module = train.seeded(lambda: self._module_class(config), seed)
         module.adapt_to(torch.tensor(data_mean, dtype=torch.float32), torch.tensor(columns.varies))
         if self.compile:
             module.compile_networks()
-        training = self._train_config(likelihood)
-        trainer = seeded(lambda: train.Trainer(module.to(device), training, seed, self._processes), seed)
+        trainer = train.Trainer(module.to(device), self._train_config(likelihood), seed, self._processes)
         return _Fitting(likelihood, scaling, trainer)
 
     def _publish(self, fitting: _Fitting, history: list[train.Record]) -> Self:
@@ -570,6 +582,11 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
     # Codes
 
+    def fit_transform(self, X, y=None, **fit_params) -> sp.csr_matrix:
+        """`fit`, then `transform` of the same rows; those of an iterator are kept for both."""
+        rows = rows_of(X)
+        return self.fit(rows, y, **fit_params).transform(rows)
+
     def transform(self, X, *, n_candidates: int = 0, budget: int | None = None) -> sp.csr_matrix:
         """Code each row by the most probable code under q(z given x).
 
@@ -612,7 +629,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             try:
                 codes = self._encode(X, code)
             except ValueError as error:
-                raise ValueError(f"in the batch that begins with row {first_row}: {error}") from error
+                kind = DataError if isinstance(error, DataError) else ValueError
+                raise kind(f"in the batch that begins with row {first_row}: {error}") from error
             yield codes
             first_row += codes.shape[0]
 
@@ -857,7 +875,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
     def _restored(self, document, tensors, module, scaling, n_iter, seed, history) -> Self:
         likelihood = document["likelihood"]
-        trainer = seeded(lambda: train.Trainer(module, self._train_config(likelihood), seed), seed)
+        trainer = train.Trainer(module, self._train_config(likelihood), seed)
         trainer.iteration = n_iter
         return self._publish(_Fitting(likelihood, scaling, trainer), history)
 

@@ -101,13 +101,19 @@ def _dense(Y: Any) -> np.ndarray:
 
 
 def _in_order(Y: Any, values: np.ndarray, names: np.ndarray | None, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """The columns of Y in the order of ``names``, or as they are if there is none yet; and their names."""
+    """The columns of Y in the order of ``names``, or as they are if there is none yet; and their names.
+
+    Columns with names of their own go by these, unless the model only has numbers for its own and they are others.
+    """
     columns = getattr(Y, "column_names", getattr(Y, "columns", None))  # of pyarrow; of pandas and polars
     found = None if columns is None else _column_names(columns)
     if names is None:
         return values, np.arange(values.shape[1]) if found is None else found
-    if found is not None and names.dtype == object:
-        return values[:, _places(found.tolist(), names.tolist())], names
+    if found is not None:
+        own = [str(name) for name in names.tolist()]
+        numbered = names.tolist() == list(range(len(names)))
+        if not numbered or set(found) == set(own):
+            return values[:, _places(found.tolist(), own)], names
     if values.shape[1] != len(names):
         raise ValueError(f"y has {values.shape[1]} columns, the model has {len(names)} {what}")
     return values, names

@@ -7,6 +7,7 @@ from sdlgm.train.loop import fit
 from sdlgm.train.monitor import Monitor, Record, record_of
 from sdlgm.train.processes import ALONE, FabricProcesses, Processes
 from sdlgm.train.progress import Progress
+from sdlgm.train.seeds import seeded
 from sdlgm.train.supervised import SupervisedMonitor, SupervisedTrainer, packed
 from sdlgm.train.trainer import Trainer, parameters_of
 
@@ -30,5 +31,6 @@ __all__ = [
     "packed",
     "parameters_of",
     "record_of",
+    "seeded",
     "to_tensor",
 ]

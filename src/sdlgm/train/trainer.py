@@ -17,6 +17,7 @@ from sdlgm.train import schedules
 from sdlgm.train.batches import binarize
 from sdlgm.train.config import TrainConfig
 from sdlgm.train.processes import ALONE, Processes
+from sdlgm.train.seeds import seeded
 
 
 class Trainer:
@@ -27,14 +28,28 @@ class Trainer:
         self.processes = processes
         self.iteration = 0
         self.config = config
+        self.seed = seed
         self.device = next(module.parameters()).device
-        self.estimator = self._new_estimator()
         self.generator = torch.Generator(self.device).manual_seed(seed)
+        module.steep = GRADIENTS[config.gradient].steepens
         for name, parameter in module.named_parameters():
             if name in ("log_gate_temperature", "log_feature_temperature"):
                 parameter.requires_grad_(config.learn_temperature)
-        self.optimizer = self._new_optimizer()
-        self._train_estimator()
+        self._learning: _Learning | None = None
+
+    @property
+    def estimator(self) -> GradientEstimator:
+        return self._started().estimator
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        return self._started().optimizer
+
+    def _started(self) -> "_Learning":
+        """What only training needs, made when it begins: a model from a file may be there to be used."""
+        if self._learning is None:
+            self._learning = _Learning(self._new_optimizer(), self._new_estimator())
+        return self._learning
 
     def _new_optimizer(self) -> torch.optim.Optimizer:
         trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
@@ -45,23 +60,16 @@ class Trainer:
         )
 
     def _new_estimator(self) -> GradientEstimator:
-        return GRADIENTS[self.config.gradient](self.module.posterior.n_logits).to(self.device)
-
-    def _train_estimator(self) -> None:
-        """What the estimator learns, if anything, is a group of parameters of its own, after that of the module."""
-        self.module.steep = self.estimator.steepens
-        del self.optimizer.param_groups[1:]
-        parameters = list(self.estimator.parameters())
-        if parameters:
-            self.optimizer.add_param_group({"params": parameters})
+        kind = GRADIENTS[self.config.gradient]
+        return seeded(lambda: kind(self.module.posterior.n_logits), self.seed).to(self.device)
 
     def configure(self, config: TrainConfig) -> None:
         """Go on with other options of training."""
         other_gradient = config.gradient != self.config.gradient
         self.config = config
         if other_gradient:
-            self.estimator = self._new_estimator()
-            self._train_estimator()
+            self.module.steep = GRADIENTS[config.gradient].steepens
+            self._started().use(self._new_estimator())
 
     def step(self, rows: Tensor) -> Objective:
         """One update of all parameters from a batch of rows, of which each process takes its part."""
@@ -102,10 +110,11 @@ class Trainer:
 
     def go_back(self, snapshot: "Snapshot") -> None:
         """Return to where a snapshot was taken."""
-        self.iteration, self.config, self.estimator = snapshot.iteration, snapshot.config, snapshot.estimator
+        self.iteration, self.config = snapshot.iteration, snapshot.config
+        self.module.steep = snapshot.estimator.steepens
         self.module.load_state_dict(snapshot.module_state)
+        self._started().use(snapshot.estimator)
         self.estimator.load_state_dict(snapshot.estimator_state)
-        self._train_estimator()
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": snapshot.moments, "param_groups": groups})
         self.generator.set_state(snapshot.noise)
@@ -147,6 +156,25 @@ class Trainer:
         if (prior := getattr(module, "prior", None)) is not None:
             for parameter in prior.parameters():
                 parameter.requires_grad_(weight == 1.0)
+
+
+class _Learning:
+    """The optimiser, and the gradient estimator with what it learns."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, estimator: GradientEstimator):
+        self.optimizer = optimizer
+        self.use(estimator)
+
+    def use(self, estimator: GradientEstimator) -> None:
+        """Its parameters, if it has any, are a group of their own after that of the module; one before it is gone."""
+        self.estimator = estimator
+        for group in self.optimizer.param_groups[1:]:
+            for parameter in group["params"]:
+                self.optimizer.state.pop(parameter, None)
+        del self.optimizer.param_groups[1:]
+        parameters = list(estimator.parameters())
+        if parameters:
+            self.optimizer.add_param_group({"params": parameters})
 
 
 @dataclass(frozen=True)
