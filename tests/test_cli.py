@@ -2,6 +2,7 @@ import inspect
 import json
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -179,6 +180,7 @@ def test__version_and_help__answer():
         (["decode", "MODEL", "OVER", "--out", "OUT.npy"], "budget"),
         (["evaluate", "MODEL", "BAD"], "NaN"),
         (["data", "fetch", "nonsense"], "known are"),
+        (["reproduce", "table1", "--data", "birds", "--out", "OUT"], "mnist and digits"),
     ],
 )
 def test__errors__expected_ones__are_one_line_with_code_two_and_no_file(model, tmp_path, arguments, message):
@@ -231,10 +233,13 @@ def test__folder__is_fitted_encoded_decoded_and_evaluated(table_folder, tmp_path
     assert np.load(tmp_path / "decoded.npy").shape == (300, 64)
     found = json.loads(run("evaluate", tmp_path / "model.sdlgm", table_folder, "--json", *label).stdout)
     assert found["n_rows"] == 300
-    run("encode", tmp_path / "model.sdlgm", table_folder / "0.parquet", "--out", tmp_path / "codes.npz", *label)
-    np.testing.assert_array_equal(
-        read_codes(tmp_path / "codes")[:120].toarray(), read_codes(tmp_path / "codes.npz").toarray()
-    )
+    for source, n_rows in ((table_folder / "0.parquet", 120), (table_folder, 300)):
+        run("encode", tmp_path / "model.sdlgm", source, "--out", tmp_path / "codes.npz", *label)
+        np.testing.assert_array_equal(
+            read_codes(tmp_path / "codes")[:n_rows].toarray(), read_codes(tmp_path / "codes.npz").toarray()
+        )
+    refused = run("report", tmp_path / "model.sdlgm", table_folder, "--out", tmp_path / "report.html", code=2)
+    assert "is a folder" in refused.stderr
     other = run(
         "encode",
         tmp_path / "model.sdlgm",
@@ -295,6 +300,23 @@ def test__classify__label_columns_of_rows_to_predict__are_not_looked_at(songs, t
     for source, out in ((tmp_path / "new.csv", "a.csv"), (songs / "new.csv", "b.csv")):
         run("classify", "predict", songs / "model.sdlgm", source, "--out", tmp_path / out)
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+def test__classify_and_count__features_and_labels_both_numbered__are_told_apart(tmp_path):
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(60, 4)), rng.integers(0, 2, size=(60, 2))
+    (tmp_path / "new.csv").write_text("\n".join(["0,1,2,3", *[",".join(map(str, row)) for row in X]]) + "\n")
+    named = pd.DataFrame(Y, columns=["0", "1"])
+    for command, model in (
+        ("classify", SDLGMClassifier(max_iter=3, random_state=0).fit(X, Y)),
+        ("count", SDLGMCounter(max_iter=3, random_state=0).fit(X, named)),
+    ):
+        model.save(tmp_path / "model.sdlgm")
+        run(command, "predict", tmp_path / "model.sdlgm", tmp_path / "new.csv", "--out", tmp_path / "predicted.npy")
+        np.testing.assert_array_equal(np.load(tmp_path / "predicted.npy"), model.predict(X))
+        refused = run(command, "evaluate", tmp_path / "model.sdlgm", tmp_path / "new.csv", code=2)
+        assert "new.csv: has no" in " ".join(refused.stderr.split())
 
 
 def test__classify__other_columns__are_named(songs, tmp_path):

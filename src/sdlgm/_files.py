@@ -40,10 +40,11 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -
     return path
 
 
-def remove_left(folder: Path) -> None:
-    """Remove what killed processes have left half-written; for a folder that nobody else writes to."""
+def remove_left(folder: Path, *endings: str) -> None:
+    """Remove what killed processes have left of files with these endings; for a folder that nobody else writes to."""
     for left in folder.glob(f"{TEMPORARY}*"):
-        left.unlink(missing_ok=True)
+        if left.suffix in endings:
+            left.unlink(missing_ok=True)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:

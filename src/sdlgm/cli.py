@@ -37,12 +37,13 @@ app.add_typer(reproduce_app, name="reproduce")
 # Data have names such as digits:train, and a text between colons may be the name of a picture.
 out, err = Console(markup=False, emoji=False), Console(stderr=True, emoji=False)
 
-DATA_HELP = (
-    "A .npy, .npz, .csv, .parquet, .arff or IDX file, a folder of .parquet or .npy files, or a name such as "
-    "digits:test (see 'sdlgm data list')."
-)
+FILE_HELP = "A .npy, .npz, .csv, .parquet, .arff or IDX file"
+NAME_HELP = "or a name such as digits:test (see 'sdlgm data list')."
 Model = Annotated[Path, typer.Argument(help="A model file of 'sdlgm fit'.", show_default=False)]
-Data = Annotated[str, typer.Argument(help=DATA_HELP, show_default=False)]
+Data = Annotated[
+    str, typer.Argument(help=f"{FILE_HELP}, a folder of .parquet or .npy files, {NAME_HELP}", show_default=False)
+]
+OneFile = Annotated[str, typer.Argument(help=f"{FILE_HELP}, {NAME_HELP}", show_default=False)]
 LabelledData = Annotated[
     str,
     typer.Argument(
@@ -91,7 +92,8 @@ def _clear_errors(command: Callable[..., None]) -> Callable[..., None]:
             err.print(f"[bold red]error:[/] {_escaped(error)}", soft_wrap=True)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            err.print("interrupted; a fit with --checkpoint-dir goes on with --resume", soft_wrap=True)
+            goes_on = "a fit with --checkpoint-dir goes on with --resume, 'sdlgm reproduce' by the same command"
+            err.print(f"interrupted; {goes_on}", soft_wrap=True)
             raise typer.Exit(130) from None
 
     return wrapped
@@ -425,7 +427,7 @@ def sample(
 @_clear_errors
 def report(
     model: Model,
-    data: Data,
+    data: OneFile,
     page: Annotated[Path, typer.Option("--out", help="Where to write the page.")] = Path("report.html"),
     seed: Seed = 0,
     label_column: LabelColumn = None,
@@ -533,7 +535,7 @@ def classify_predict(
     if estimator.single_label_:
         raise DataError(f"{model}: was fitted with one class a row; predict with it in Python")
     names = tuple(str(name) for name in estimator.classes_)
-    dataset = read_labelled(data, names, optional=True, values=False)
+    dataset = read_labelled(data, names, optional=True, values=False, n_features=estimator.n_features_in_)
     predicted = estimator.predict_proba(dataset.table) if proba else estimator.predict(dataset.table)
     write_table(table, predicted, names)
     out.print(f"labels: {table} ({len(predicted)} rows of {len(names)})", highlight=False, soft_wrap=True)
@@ -554,7 +556,7 @@ def classify_evaluate(
 
     estimator = _loaded(model, "SDLGMClassifier")
     names = tuple(str(name) for name in estimator.classes_)
-    dataset = read_labelled(data, names, optional=True)
+    dataset = read_labelled(data, names, optional=True, n_features=estimator.n_features_in_)
     missing = set(names) - set(dataset.label_names)
     if missing:
         raise DataError(f"{data}: has no label {sorted(missing)[0]!r}, which the model predicts")
@@ -654,7 +656,8 @@ def count_predict(
     check_writable(table, TABLES)
     estimator = _loaded(model, "SDLGMCounter")
     names = tuple(str(name) for name in estimator.classes_)
-    dataset = read_counted(data, _named_classes(estimator), optional=True, values=False)
+    classes, n_features = _named_classes(estimator), estimator.n_features_in_
+    dataset = read_counted(data, classes, optional=True, values=False, n_features=n_features)
     predicted = estimator.predict_mean(dataset.table) if mean else estimator.predict(dataset.table)
     write_table(table, predicted.reshape(len(predicted), -1), names)
     out.print(f"counts: {table} ({len(predicted)} rows of {len(names)})", highlight=False, soft_wrap=True)
@@ -674,7 +677,7 @@ def count_evaluate(
     from sdlgm.data import read_counted
 
     estimator = _loaded(model, "SDLGMCounter")
-    dataset = read_counted(data, _named_classes(estimator), optional=True)
+    dataset = read_counted(data, _named_classes(estimator), optional=True, n_features=estimator.n_features_in_)
     if dataset.counts.shape[1] != len(estimator.classes_):
         raise DataError(
             f"{data}: has not all of the {len(estimator.classes_)} columns of counts that the model predicts"
@@ -747,6 +750,14 @@ def _reproduce() -> None:
     """Each command writes one file of results, which the pages of the documentation are made from."""
 
 
+def _image_data(name: str) -> str:
+    """Named images that the networks of the paper are for."""
+    known = ("mnist", "digits")
+    if name not in known:
+        raise DataError(f"{name}: not among the data sets of this command, {' and '.join(known)}")
+    return name
+
+
 def _n_jobs(jobs: int) -> int:
     return jobs or os.cpu_count() or 1
 
@@ -785,7 +796,7 @@ def reproduce_table1(
     chosen = _chosen(rows, table1.ROWS, "row")
     table1.reproduce_table1(
         result,
-        data=data,
+        data=_image_data(data),
         rows=chosen,
         seeds=seeds or None,
         iterations=iterations,
@@ -891,7 +902,9 @@ def reproduce_figures(
     """
     from sdlgm.paper import figures
 
-    figures.reproduce_figures(folder, data=data, iterations=iterations, n_jobs=_n_jobs(jobs), work_folder=work)
+    figures.reproduce_figures(
+        folder, data=_image_data(data), iterations=iterations, n_jobs=_n_jobs(jobs), work_folder=work
+    )
     out.print(f"figures: {folder / 'figures.md'}", highlight=False, soft_wrap=True)
 
 
@@ -914,7 +927,7 @@ def reproduce_long(
     from sdlgm.paper.long import long_run
 
     check_writable(result)
-    long_run(result, data=data, iterations=iterations, seed=seed, work_folder=work, verbose=True)
+    long_run(result, data=_image_data(data), iterations=iterations, seed=seed, work_folder=work, verbose=True)
     out.print(f"results: {result}", highlight=False, soft_wrap=True)
 
 

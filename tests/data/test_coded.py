@@ -99,8 +99,11 @@ def test__folder__of_other_codes_or_other_things__is_refused(rows, tmp_path):
     fewer = rows.with_parts(rows.parts[:3])
     with pytest.raises(DataError, match="another data"):
         CodedParts(tmp_path / "codes", fewer, N_COLUMNS, {"model": "m"}).encode(code)
+    being_written = tmp_path / "rows" / ".sdlgm-abc.parquet"
+    being_written.touch()
     with pytest.raises(DataError, match="not empty"):
         CodedParts(tmp_path / "rows", rows, N_COLUMNS, {"model": "m"}).encode(code)
+    assert being_written.exists()
     with pytest.raises(ValueError, match="shape"):
         CodedParts(tmp_path / "wrong", rows, N_COLUMNS, {}).encode(lambda part: code(part)[:1])
 

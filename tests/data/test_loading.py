@@ -34,6 +34,17 @@ def test__open_batches__named_data_and_archives__are_sliced(tmp_path, X):
     assert [len(part) for part in open_batches(str(tmp_path / "data.npz"), size=20)] == [20, 5]
 
 
+@pytest.mark.parametrize("ending", [".npy", ".parquet"])
+def test__open_batches__folder__gives_the_rows_of_its_files(tmp_path, X, ending):
+    for number, rows in enumerate((X[:10], X[10:])):
+        write_table(tmp_path / f"{number}{ending}", rows)
+    batches = open_batches(str(tmp_path))
+    assert batches.n_rows == len(X)
+    np.testing.assert_array_equal(np.concatenate([batch[:] for batch in batches]), X)
+    with pytest.raises(DataError, match="is a folder"):
+        load_data(str(tmp_path))
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, ">f8", bool])
 def test__npy_batches__any_numbers__are_the_same_as_at_once(tmp_path, dtype):
     np.save(tmp_path / "data.npy", np.arange(24).reshape(6, 2, 2).astype(dtype))

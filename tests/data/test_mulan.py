@@ -237,6 +237,12 @@ def test__load_data__arff__has_the_observations_only(tmp_path):
     assert [part.num_rows for part in open_batches(path, size=3)] == [3, 1]
 
 
+def test__load_data__arff_without_labels__has_every_attribute(tmp_path):
+    dataset = load_data(str(write(tmp_path, small("{red,green}", "green,0\nred,1"), None)))
+    assert dataset.feature_names == ("a=red", "a=green", "wren")
+    np.testing.assert_array_equal(dataset.X, [[0, 1, 0], [1, 0, 1]])
+
+
 def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sdlgm._files import remove_left, write_text, write_whole
+from sdlgm._files import TEMPORARY, remove_left, write_text, write_whole
 from sdlgm.data.rows import RowFiles
 from sdlgm.data.tables import MAX_VALUES, reading
 from sdlgm.errors import DataError
@@ -48,7 +48,6 @@ class CodedParts:
     def prepare(self) -> list[int]:
         """Make the folder, or go on with it; returns the numbers of the parts that are missing."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        remove_left(self.folder)
         path = self.folder / MANIFEST
         if path.exists():
             found = read_manifest(self.folder)
@@ -58,10 +57,11 @@ class CodedParts:
                     f"{self.folder}: holds codes that were made with another {differing[0].replace('_', ' ')}; "
                     "write to another folder"
                 )
-        elif any(self.folder.iterdir()):
+        elif any(not _is_begun_manifest(there) for there in self.folder.iterdir()):
             raise DataError(f"{self.folder}: is not empty, and holds no codes; write to another folder")
         else:
             write_text(path, json.dumps(self.manifest, indent=1) + "\n")
+        remove_left(self.folder, path.suffix, ".parquet")  # now that it is known to be ours
         return [number for number in range(len(self.rows.parts)) if not self.path(number).exists()]
 
     def absolute(self) -> "CodedParts":
@@ -101,6 +101,10 @@ class CodedParts:
 
     def encode_part(self, number: int, transform: Callable[[RowFiles], sp.csr_matrix]) -> None:
         self.write(number, transform(self.rows.with_parts([self.rows.parts[number]])))
+
+
+def _is_begun_manifest(path: Path) -> bool:
+    return path.name.startswith(TEMPORARY) and path.suffix == Path(MANIFEST).suffix
 
 
 def fingerprint(rows: RowFiles) -> str:

@@ -19,12 +19,18 @@ MADE: dict[str, Callable[[str], CountDataset]] = {"digit_columns": digit_columns
 
 
 def read_labelled(
-    source: str | os.PathLike[str], labels: Sequence[str] = (), *, optional: bool = False, values: bool = True
+    source: str | os.PathLike[str],
+    labels: Sequence[str] = (),
+    *,
+    optional: bool = False,
+    values: bool = True,
+    n_features: int | None = None,
 ) -> MultiLabelDataset:
     """Read a ``.csv`` or ``.parquet`` file of which the columns ``labels`` are labels, 0 or 1, or false or true.
 
     Without ``labels`` every column is a feature and Y has no columns, as for rows whose labels are to be predicted.
     With ``optional``, labels that a table does not have are left out; without ``values``, all are, whatever they hold.
+    A table with ``n_features`` columns in all has no labels, even if features are called like them: 0, 1, 2, ...
     The labels of an ``.arff`` file and of a named data set are known without being named; see `load_mulan`.
     """
     source = os.fspath(source)
@@ -38,20 +44,25 @@ def read_labelled(
         return read_mulan(path, labels, optional=optional, values=values)
     if kind not in ("csv", "parquet"):
         raise DataError(f"{path}: labels can be read from .csv, .parquet and .arff files only")
-    features, Y, found = _read_apart(path, kind, labels, optional, binary_labels if values else None)
+    features, Y, found = _read_apart(path, kind, labels, optional, binary_labels if values else None, n_features)
     return MultiLabelDataset(path.name, np.asarray(features.X), Y, features.feature_names or (), found)
 
 
 def read_counted(
-    source: str | os.PathLike[str], classes: Sequence[str] = (), *, optional: bool = False, values: bool = True
+    source: str | os.PathLike[str],
+    classes: Sequence[str] = (),
+    *,
+    optional: bool = False,
+    values: bool = True,
+    n_features: int | None = None,
 ) -> CountDataset:
     """Read a ``.csv`` or ``.parquet`` file of which the columns ``classes`` are counts, or a file of arrays.
 
     Of a ``.npz`` file, ``X`` are the rows or the pictures and ``counts`` their counts. Without ``classes``, without
     ``counts``, or of a ``.npy`` file, there are no counts, as for rows whose counts are to be predicted. With
-    ``optional``, classes that a table does not have are left out; without ``values``, counts are, whatever they are.
-    ``digit_columns:train``, ``digit_columns:test`` and
-    the same of ``scattered_digits`` are made of MNIST.
+    ``optional``, classes that a table does not have are left out; without ``values``, counts are, whatever they are. A
+    table with ``n_features`` columns in all has no counts. ``digit_columns:train``, ``digit_columns:test`` and the same
+    of ``scattered_digits`` are made of MNIST.
     """
     source = os.fspath(source)
     _check_names(source, classes)
@@ -67,7 +78,7 @@ def read_counted(
         return _read_arrays(path, classes, optional, values)
     if kind not in ("csv", "parquet"):
         raise DataError(f"{path}: counts can be read from .csv, .parquet and .npz files only")
-    features, counts, found = _read_apart(path, kind, classes, optional, _count if values else None)
+    features, counts, found = _read_apart(path, kind, classes, optional, _count if values else None, n_features)
     return CountDataset(path.name, np.asarray(features.X), counts, features.feature_names, found)
 
 
@@ -89,10 +100,11 @@ def _read_apart(
     names: Sequence[str],
     optional: bool,
     checked: Callable[[str, str, np.ndarray], np.ndarray] | None,
+    n_features: int | None,
 ) -> tuple[Dataset, np.ndarray, tuple[str, ...]]:
     """Features and targets of a table, and the names of the targets."""
     table = read_columns(path, kind, *(() if optional else names))
-    names = tuple(name for name in names if name in table.column_names)
+    names = () if table.num_columns == n_features else tuple(name for name in names if name in table.column_names)
     features = from_columns(path, table.drop_columns(list(names)), None)
     if not names or checked is None:
         return features, np.empty((table.num_rows, 0), np.int64), ()

@@ -11,6 +11,7 @@ import numpy as np
 from sdlgm.data.dataset import Dataset, MultiLabelDataset
 from sdlgm.data.mulan import read_mulan
 from sdlgm.data.named import load_named
+from sdlgm.data.rows import open_rows
 from sdlgm.data.tables import (
     check_columns,
     csv_options,
@@ -45,6 +46,8 @@ def load_data(source: str, *, label_column: str | None = None) -> Dataset:
 
     Of multi-label data, such as ``birds``, these are the observations without their labels.
     """
+    if Path(source).is_dir():
+        raise DataError(f"{source}: is a folder, and one file, or data with a name, are asked for")
     if is_file(source):
         return read_table(source, label_column=label_column)
     dataset = load_named(source)
@@ -70,13 +73,16 @@ def is_file(source: str) -> bool:
 
 
 def open_batches(source: str, *, label_column: str | None = None, size: int = BATCH_ROWS) -> Batches:
-    """The rows that `load_data` would load, in batches.
+    """The rows that `load_data` would load, or those of a folder, in batches.
 
     ``.npy``, ``.csv`` and ``.parquet`` files are read as the batches are asked for: of the first two no more than a
     batch is in memory at a time, of the last what pyarrow needs of a row group. Other kinds of files and the named data
-    sets are loaded first. Rows of a CSV file come in batches of about a megabyte, whatever ``size`` is.
+    sets are loaded first. Whatever ``size`` is, rows of a CSV file come in batches of about a megabyte, and those of a
+    folder in the parts of its files.
     """
     path = Path(source)
+    if path.is_dir() and (files := open_rows(path, label_column=label_column)):
+        return Batches(len(files), (files.with_parts([part]) for part in files.parts))
     kind = kind_of(path) if path.is_file() else None
     if kind == "npy" and label_column is None:
         rows = _npy_batches(path, size)

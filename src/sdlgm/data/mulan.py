@@ -15,7 +15,7 @@ from xml.parsers import expat
 import arff
 import numpy as np
 
-from sdlgm.data.dataset import MultiLabelDataset, binary_labels
+from sdlgm.data.dataset import Dataset, MultiLabelDataset, binary_labels
 from sdlgm.data.idx import read_bytes
 from sdlgm.errors import DataError
 
@@ -50,18 +50,33 @@ def read_mulan(
     if not path.is_file():
         raise DataError(f"{path}: there is no such file")
     if not labels:
-        xml = _label_file(path)
-        labels = parse_labels(read_bytes(xml), str(xml))
+        labels = _labels_beside(path)
+        if not labels:
+            expected = " or ".join(map(str, _label_files(path)))
+            raise DataError(f"{path}: the file that names its labels is missing; expected {expected}")
     return parse_mulan(read_bytes(path), labels, name=path.name, where=str(path), optional=optional, values=values)
 
 
-def _label_file(path: Path) -> Path:
+def read_observations(path: Path) -> Dataset:
+    """Read an ARFF file without its labels, which are those of the XML file beside it; none if there is no such file.
+
+    What `label_column` is for other files, it does not know: a nominal class without an XML file is a feature.
+    """
+    labels = _labels_beside(path)
+    return parse_mulan(read_bytes(path), labels, name=path.name, where=str(path), values=False).observations
+
+
+def _labels_beside(path: Path) -> tuple[str, ...]:
+    for xml in _label_files(path):
+        if xml.is_file():
+            return parse_labels(read_bytes(xml), str(xml))
+    return ()
+
+
+def _label_files(path: Path) -> list[Path]:
+    """Where the names of the labels may be."""
     stems = (path.stem, path.stem.removesuffix("-train").removesuffix("-test"))
-    candidates = [path.with_name(f"{stem}.xml") for stem in dict.fromkeys(stems)]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    raise DataError(f"{path}: the file that names its labels is missing; expected {' or '.join(map(str, candidates))}")
+    return [path.with_name(f"{stem}.xml") for stem in dict.fromkeys(stems)]
 
 
 def parse_labels(content: bytes, where: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from sdlgm._files import write_whole
 from sdlgm.data.dataset import Dataset, arrow_table
 from sdlgm.data.idx import read_idx
-from sdlgm.data.mulan import read_mulan
+from sdlgm.data.mulan import read_observations
 from sdlgm.errors import DataError
 
 # Endings of the files that can be written.
@@ -34,7 +34,7 @@ def read_table(path: str | os.PathLike[str], *, label_column: str | None = None)
     """Read a data file: ``.npy``, ``.npz``, ``.csv``, ``.parquet``, ``.arff`` or IDX (``-ubyte``, also gzipped).
 
     ``label_column`` names the column of a CSV or parquet file that is a class and not a feature. The labels of an ARFF
-    file are left out.
+    file, if an XML file beside it names them, are left out.
     """
     path = Path(path)
     if not path.is_file():
@@ -44,7 +44,7 @@ def read_table(path: str | os.PathLike[str], *, label_column: str | None = None)
         raise DataError(f"{path}: a label column can be named for .csv and .parquet only")
     if kind in ("csv", "parquet"):
         return from_columns(path, read_columns(path, kind, label_column), label_column)
-    return {"npy": _read_npy, "npz": _read_npz, "idx": _read_images, "arff": _read_arff}[kind](path)
+    return {"npy": _read_npy, "npz": _read_npz, "idx": _read_images, "arff": read_observations}[kind](path)
 
 
 def write_table(path: str | os.PathLike[str], X: np.ndarray, feature_names: tuple[str, ...] | None = None) -> Path:
@@ -193,10 +193,6 @@ def _read_images(path: Path) -> Dataset:
     labels_path = path.with_name(path.name.replace("images-idx3", "labels-idx1"))
     labels = read_idx(labels_path) if labels_path != path and labels_path.is_file() else None
     return from_array(path, scaled, labels)
-
-
-def _read_arff(path: Path) -> Dataset:
-    return read_mulan(path).observations
 
 
 def from_array(path: Path, array: np.ndarray, labels: np.ndarray | None = None) -> Dataset:

@@ -39,8 +39,8 @@ class Checkpoint:
         folder = self.path.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            remove_left(folder)
-            write_text(folder / f"{TEMPORARY}trial", "").unlink()
+            remove_left(folder, self.path.suffix)
+            write_text(folder / f"{TEMPORARY}trial{self.path.suffix}", "").unlink()
         except OSError as error:
             raise CheckpointError(
                 f"{folder}: checkpoints cannot be written there ({_reason(error)}); choose another checkpoint_dir"
