@@ -71,6 +71,7 @@ FUZZ_TARGETS ?= $(shell $(BIN)/python -c "import sys; sys.path.insert(0, 'tests'
 fuzz: .venv/.developer
 	$(PIP_INSTALL) -e '.[fuzz]'
 	@mkdir -p fuzz/findings
+	@test -n "$(FUZZ_TARGETS)" || { echo "no targets: tests/fuzz_targets.py cannot be imported"; exit 1; }
 	cd fuzz/findings && for target in $(FUZZ_TARGETS); do \
 		echo "== $$target"; OMP_NUM_THREADS=1 ../../$(BIN)/python ../run.py $$target -max_total_time=$(FUZZ_SECONDS) || exit 1; done
 

@@ -1,7 +1,7 @@
 """Make the generated pages and pictures from docs/results/*.json, and check every link.
 
 python docs/build.py            write what has changed
-python docs/build.py --check    write nothing, fail if anything would change or a link leads nowhere
+python docs/build.py --check    write nothing, fail if a page would change or a link leads nowhere
 python docs/build.py --model M  also draw the picture of the README with a model of MNIST
 """
 

@@ -9,7 +9,7 @@ patterns = rng.normal(size=(6, 20))
 
 
 def chunk(n: int = 500) -> np.ndarray:
-    """Twenty sensors that see the sum of up to three of six patterns, and noise."""
+    """Twenty sensors that see a sum of six patterns, each there one time in four, and noise."""
     present = rng.random((n, 6)) < 0.25
     return present @ patterns + 0.1 * rng.normal(size=(n, 20))
 

@@ -39,15 +39,19 @@ class Target:
             self.make(path)
             return path.read_bytes()
 
-    def __call__(self, content: bytes) -> None:
-        """Read the bytes as a file; errors of sdlgm are what should come of most."""
+    def read_bytes(self, content: bytes) -> None:
+        """Read the bytes as a file."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"fuzzed{self.ending}"
             path.write_bytes(content)
-            try:
-                self.read(path)
-            except SDLGMError:
-                pass
+            self.read(path)
+
+    def __call__(self, content: bytes) -> None:
+        """The same; errors of sdlgm are what should come of most."""
+        try:
+            self.read_bytes(content)
+        except SDLGMError:
+            pass
 
 
 def _estimator(kind: type, **options: object) -> Callable[[Path], object]:
@@ -101,13 +105,13 @@ def _read_manifest(path: Path) -> None:
     folder = path.parent / "codes"
     folder.mkdir()
     path.rename(folder / MANIFEST)
-    lists = [[0], [1], [2]] * 4
-    pq.write_table(pa.table({"features": lists, "counts": lists}), folder / "part-000000.parquet")
+    _write_part(folder / "part-000000.parquet", [[0], [1], [2]] * 4, [[1]] * 12)
     read_codes(folder)
 
 
-def _coded_part(path: Path) -> None:
-    pq.write_table(pa.table({"features": [[0], [1, 2], []], "counts": [[1], [1, 3], []]}), path)
+def _write_part(path: Path, features: list[list[int]], counts: list[list[int]]) -> None:
+    columns = {"features": features, "counts": counts}
+    pq.write_table(pa.table({name: pa.array(lists, pa.list_(pa.int32())) for name, lists in columns.items()}), path)
 
 
 def _read_coded_part(path: Path) -> None:
@@ -124,8 +128,18 @@ def _text(content: str) -> Callable[[Path], object]:
 
 
 def _arff(path: Path) -> object:
-    (path.parent / "fuzzed.xml").write_text("<labels><label name='wet'/></labels>")
+    path.with_suffix(".xml").write_text(LABELS)
     return read_labelled(path)
+
+
+def _arff_labels(path: Path) -> object:
+    arff = path.with_suffix(".arff")
+    arff.write_text(f"{ARFF}{DENSE}")
+    return read_labelled(arff)
+
+
+def _parquet(path: Path) -> None:
+    pq.write_table(pa.table({"a": X[:, 0], "b": [1] * 12}), path)
 
 
 def _idx(path: Path) -> None:
@@ -137,10 +151,14 @@ ARFF = """@relation r
 @attribute 'a b' numeric
 @attribute kind {x,'y z'}
 @data
-1, 2.5, x
-0, ?, 'y z'
-{0 1, 1 3}
 """
+DENSE = """1, 2.5, x
+0, ?, 'y z'
+"""
+SPARSE = """{0 1, 1 3}
+{2 'y z', 1 ?}
+"""
+LABELS = "<labels xmlns='http://mulan.sourceforge.net/labels'><label name='wet'></label></labels>"
 
 TARGETS = {
     "model": Target(".sdlgm", _estimator(SDLGM, n_components=4, max_active=2), _read_and_use),
@@ -149,14 +167,17 @@ TARGETS = {
     "checkpoint": Target(".safetensors", _checkpoint, _resume),
     "codes": Target(".npz", lambda path: sp.save_npz(path, sp.csr_matrix(np.eye(4, dtype=int))), read_codes),
     "codes_manifest": Target(".json", _manifest, _read_manifest),
-    "codes_part": Target(".parquet", _coded_part, _read_coded_part),
+    "codes_part": Target(
+        ".parquet", lambda path: _write_part(path, [[0], [1, 2], []], [[1], [1, 3], []]), _read_coded_part
+    ),
     "npy": Target(".npy", lambda path: np.save(path, X), lambda path: load_data(str(path))),
     "npz": Target(".npz", lambda path: np.savez(path, X=X, counts=np.ones((12, 2))), read_counted),
     "rows": Target(".npy", lambda path: np.save(path, X), _open_and_read),
-    "parquet": Target(
-        ".parquet", lambda path: pq.write_table(pa.table({"a": X[:, 0], "b": [1] * 12}), path), _open_and_read
-    ),
+    "parquet": Target(".parquet", _parquet, _open_and_read),
+    "parquet_whole": Target(".parquet", _parquet, lambda path: load_data(str(path))),
     "csv": Target(".csv", _text("a,b,wet\n1,2,0\n3,4,1\n"), lambda path: read_labelled(path, ["wet"])),
     "idx": Target("-idx2-ubyte", _idx, lambda path: load_data(str(path))),
-    "arff": Target(".arff", _text(ARFF), _arff),
+    "arff": Target(".arff", _text(f"{ARFF}{DENSE}"), _arff),
+    "arff_sparse": Target(".arff", _text(f"{ARFF}{SPARSE}"), _arff),
+    "arff_labels": Target(".xml", _text(LABELS), _arff_labels),
 }

@@ -37,7 +37,7 @@ def test__python__in_the_readme__runs(tmp_path, monkeypatch, capsys):
         exec(compile(code, "README.md", "exec"), {})
     assert (tmp_path / "model.sdlgm").exists()
     printed = capsys.readouterr().out
-    assert "Evaluation(" in printed
+    assert re.search(r"\bEvaluation\(", printed)
     assert "LabelEvaluation(" in printed
 
 

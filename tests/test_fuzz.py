@@ -44,4 +44,4 @@ def test__changed_file__is_read_or_is_a_named_error(name, change):
 
 @pytest.mark.parametrize("name", TARGETS)
 def test__valid_file__is_read(name):
-    TARGETS[name](TARGETS[name].valid)
+    TARGETS[name].read_bytes(TARGETS[name].valid)

@@ -1,6 +1,7 @@
 import json
 import multiprocessing
 import random
+import signal
 import sys
 import time
 
@@ -65,12 +66,16 @@ def test__encode__again__does_only_what_is_missing(rows, tmp_path):
     assert {path.name: path.read_bytes() for path in (tmp_path / "codes").iterdir()} == before
 
 
-def slowly(part) -> sp.csr_matrix:
-    time.sleep(0.01)
-    return code(part)
+def work(folder, rows, most: int) -> None:
+    """Code two parts at the most: at the third it waits to be killed."""
+    begun = 0
 
+    def slowly(part) -> sp.csr_matrix:
+        nonlocal begun
+        begun += 1
+        time.sleep(0.01 if begun < most else 600)
+        return code(part)
 
-def work(folder, rows) -> None:
     CodedParts(folder, rows, N_COLUMNS, {"model": "m"}).encode(slowly)
 
 
@@ -78,16 +83,14 @@ def work(folder, rows) -> None:
 def test__encode__killed_again_and_again__equals_one_run(rows, tmp_path):
     CodedParts(tmp_path / "once", rows, N_COLUMNS, {"model": "m"}).encode(code)
     context, rng = multiprocessing.get_context("fork"), random.Random(1)
-    kills = 0
-    for _ in range(20):
-        process = context.Process(target=work, args=(tmp_path / "often", rows))
+    for _ in range(6):  # there are more parts than two for each
+        process = context.Process(target=work, args=(tmp_path / "often", rows, 3))
         process.start()
         time.sleep(rng.uniform(0.0, 0.06))
         process.kill()
         process.join()
-        kills += process.exitcode != 0
-    assert kills > 2
-    work(tmp_path / "often", rows)
+        assert process.exitcode == -signal.SIGKILL
+    CodedParts(tmp_path / "often", rows, N_COLUMNS, {"model": "m"}).encode(code)
     once, often = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("once", "often"))
     assert once == often
 

@@ -90,7 +90,7 @@ def test__batches__fewer_rows_than_a_batch__are_one_batch(tmp_path):
 def test__survey__parts__are_what_the_columns_are_like_in_memory(tmp_path, measurements):
     np.save(tmp_path / "a.npy", measurements[:100])
     np.save(tmp_path / "b.npy", measurements[100:])
-    survey, columns = Survey.of(opened(tmp_path)), Columns.of(measurements)
+    survey, columns = Survey.of(opened(tmp_path), range(100)), Columns.of(measurements)
     np.testing.assert_allclose(survey.columns.mean, columns.mean, rtol=1e-12)
     np.testing.assert_allclose(survey.columns.deviation, columns.deviation, rtol=1e-9)
     assert not survey.in_unit_interval
@@ -98,7 +98,7 @@ def test__survey__parts__are_what_the_columns_are_like_in_memory(tmp_path, measu
     measured[150, 2] = np.nan
     np.save(tmp_path / "b.npy", measured[100:])
     with pytest.raises(ValueError, match=r"b\.npy.* row 50, column 2"):
-        Survey.of(opened(tmp_path))
+        Survey.of(opened(tmp_path), range(100))
 
 
 def test__fit__folder__learns_as_well_as_in_memory(folder, digits, small):
@@ -278,6 +278,14 @@ def test__resume__other_row_groups_or_held_out_rows__are_refused(tmp_path, small
     interrupted(source, tmp_path / "b", 20, **options, validation_fraction=0.2)
     with pytest.raises(ModelFileError, match="was made with data"):
         SDLGM(**options, checkpoint_dir=tmp_path / "b", resume=True, validation_fraction=0.5).fit(source)
+
+
+def test__early_stopping__files__held_out_rows_do_not_shape_the_scaling(tmp_path, small, measurements):
+    for number, rows in enumerate(np.split(measurements[:60], 3)):
+        np.save(tmp_path / f"{number}.npy", rows)
+    model = SDLGM(**small, early_stopping=True, validation_fraction=0.3, random_state=0).fit(tmp_path)
+    means = [np.delete(measurements[:60], np.s_[20 * i : 20 * (i + 1)], axis=0).mean(axis=0) for i in range(3)]
+    assert sum(np.allclose(model._fitting.scaling.location, mean, rtol=1e-9) for mean in means) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Subset, chain and ordered posteriors against sums over everything that they can draw."""
 
+import itertools
 import math
 from dataclasses import replace
 from functools import partial
@@ -245,6 +246,42 @@ def test__ordered_draws__parts_of_a_batch_with_other_reaches__are_those_of_the_w
         part, state_of_part = drawn(rows, Shard(rank, 2))
         torch.testing.assert_close(part, whole[:, rows])
         assert torch.equal(state_of_part, state)
+
+
+@pytest.mark.parametrize("name", ["shared", *FAMILY_NAMES])
+def test__objective__enumerated__weighs_the_divergence(name, generator):
+    """What training maximises, with everything that can be drawn in the place of draws."""
+    config = ModelConfig(n_inputs=4, n_features=K, n_slots=L0, hidden=(6,), posterior=name)
+    module = SDLGMModule(config).double().eval()
+    x = torch.bernoulli(torch.full((2, 4), 0.5, dtype=torch.float64), generator=generator)
+    posterior, prior = module.inference(x), module.prior()
+    symbols = FAMILIES["slots" if name == "shared" else name].symbols.unsqueeze(1)
+    symbols = symbols.expand(-1, len(x), *symbols.shape[2:])
+    symbols = symbols[torch.isfinite(posterior.log_prob_of(symbols)).all(-1)]  # within the budget
+    weights = posterior.log_prob_of(symbols).exp()
+    torch.testing.assert_close(weights.sum(0), torch.ones(2, dtype=torch.float64))
+    log_likelihood = (weights * module.log_likelihood(x, posterior.counts(symbols))).sum(0)
+    divergence = -(weights * posterior.log_ratio(symbols, prior)).sum(0)
+
+    def exact(posterior, function):
+        return (posterior.log_prob_of(symbols).exp() * function(posterior.counts(symbols))).sum(0)
+
+    for weight in (0.0, 0.6, 1.0):
+        value = module.objective(x, exact, kl_weight=weight).value
+        torch.testing.assert_close(value, log_likelihood - weight * divergence)
+
+
+def test__chain_log_prob__by_hand__is_the_product_of_the_conditionals():
+    posterior = distribution("chain")
+    logits, coupling = posterior.logits[0].tolist(), posterior.coupling.tolist()
+    for code in itertools.product((0, 1), repeat=K):
+        expected = 1.0
+        for k, present in enumerate(code):
+            logit = logits[k] + sum(coupling[j][k] * code[j] for j in range(k))
+            share = 0.0 if sum(code[:k]) == L0 else 1 / (1 + math.exp(-logit))
+            expected *= share if present else 1 - share
+        log_prob = posterior.log_prob(torch.tensor([[code]], dtype=torch.float64)).item()
+        assert math.exp(log_prob) == pytest.approx(expected, rel=1e-12)
 
 
 def test__muprop__sets__reports_the_divergence_of_the_drawn_codes(generator):

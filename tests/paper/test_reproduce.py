@@ -15,8 +15,6 @@ from sdlgm.paper.provenance import publish
 from sdlgm.paper.table1 import ROWS
 from squares import refuse_the_first, square
 
-GENERATOR = torch.Generator().manual_seed(0)
-
 
 def test__rows__all_of_the_paper__are_there_with_its_numbers():
     printed = {"sf": (112.2, 110.6), "darn": (110.9, 128.8), "muprop": (109.7, 107.0), "st": (116.0, 110.9)}
@@ -168,9 +166,9 @@ def test__runs_progress__no_terminal__a_line_now_and_then(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("latent", ["bernoulli", "categorical"])
-def test__latent_vector_kl__equals_torch_distributions(latent):
-    logits = torch.randn(5, 4, 2 if latent == "bernoulli" else 3, generator=GENERATOR)
-    prior = torch.randn(4, logits.shape[-1], generator=GENERATOR)
+def test__latent_vector_kl__equals_torch_distributions(latent, generator):
+    logits = torch.randn(5, 4, 2 if latent == "bernoulli" else 3, generator=generator)
+    prior = torch.randn(4, logits.shape[-1], generator=generator)
     expected = torch.distributions.kl_divergence(
         torch.distributions.Categorical(logits=logits), torch.distributions.Categorical(logits=prior)
     ).sum(-1)
@@ -178,11 +176,11 @@ def test__latent_vector_kl__equals_torch_distributions(latent):
     torch.testing.assert_close(found, expected)
 
 
-def test__coupled_baselines__cost__has_the_divergence_as_its_mean():
+def test__coupled_baselines__cost__has_the_divergence_as_its_mean(generator):
     """Summed over all codes, E[log q - log p] is E[cost]."""
-    prior = LatentVector(torch.randn(3, 2, generator=GENERATOR).double(), "bernoulli")
-    coupling = torch.triu(torch.randn(3, 3, generator=GENERATOR), 1).double()
-    bernoulli = CoupledBernoulli(torch.randn(1, 3, generator=GENERATOR).double(), coupling, 3)
+    prior = LatentVector(torch.randn(3, 2, generator=generator).double(), "bernoulli")
+    coupling = torch.triu(torch.randn(3, 3, generator=generator), 1).double()
+    bernoulli = CoupledBernoulli(torch.randn(1, 3, generator=generator).double(), coupling, 3)
     codes = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 3).double().unsqueeze(1)
     probs = bernoulli.log_prob(codes).exp()
     assert float(probs.sum()) == pytest.approx(1.0)
@@ -190,15 +188,15 @@ def test__coupled_baselines__cost__has_the_divergence_as_its_mean():
     torch.testing.assert_close((probs * bernoulli.cost(codes, prior)).sum(), expected)
 
     variable = torch.arange(6) // 3
-    coupling = torch.randn(6, 6, generator=GENERATOR).double() * (variable > variable[:, None])
-    categorical = CoupledCategorical(torch.randn(1, 2, 3, generator=GENERATOR).double(), coupling)
-    prior = LatentVector(torch.randn(2, 3, generator=GENERATOR).double(), "categorical")
+    coupling = torch.randn(6, 6, generator=generator).double() * (variable > variable[:, None])
+    categorical = CoupledCategorical(torch.randn(1, 2, 3, generator=generator).double(), coupling)
+    prior = LatentVector(torch.randn(2, 3, generator=generator).double(), "categorical")
     symbols = gradients.FAMILIES["categorical"].symbols.unsqueeze(1)
     probs = categorical.log_prob_of(symbols).exp()
     assert float(probs.sum()) == pytest.approx(1.0)
     expected = -(probs * categorical.log_ratio(symbols, prior)).sum()
     torch.testing.assert_close((probs * categorical.cost(categorical.counts(symbols), prior)).sum(), expected)
-    drawn = categorical.sample_symbols(20_000, GENERATOR)[:, 0].flatten(1)
+    drawn = categorical.sample_symbols(20_000, generator)[:, 0].flatten(1)
     frequency = torch.stack([(drawn == each[0].flatten()).all(-1).double().mean() for each in symbols])
     torch.testing.assert_close(frequency, probs[:, 0], atol=0.015, rtol=0)
 

@@ -6,6 +6,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from matplotlib.text import Text
 
 import sdlgm
 from sdlgm import SDLGM
@@ -51,6 +52,8 @@ def test__report__collapsed_model_or_few_rows__says_so(pictures, small, tmp_path
     noise = np.random.default_rng(0).integers(0, 2, (60, 9)).astype(float)
     collapsed = SDLGM(**{**small, "max_active": 1}, gate_prior=1e-6, random_state=0).fit(noise)
     write_report(collapsed, Dataset("noise", noise), tmp_path / "collapsed.html")
+    notice = figures.code_map(Dataset("noise", noise), collapsed.transform(noise))
+    assert any("nothing to map" in text.get_text() for text in notice.findobj(Text))
     single = SDLGM(**{**small, "n_components": 1}, random_state=0).fit(noise)
     write_report(single, Dataset("noise", noise), tmp_path / "single.html")
     write_report(single, Dataset("two rows", noise[:2]), tmp_path / "few.html")

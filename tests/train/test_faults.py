@@ -60,15 +60,16 @@ def test__kill__at_random_moments__leaves_a_readable_checkpoint_that_has_lost_li
     SDLGM(**{**SETTINGS, "max_iter": 2}).fit(digits)  # what is compiled at first is compiled here
     while kills < N_KILLS:
         process = context.Process(target=train, args=(tmp_path, digits, reached))
-        start = reached.value
+        goal = reached.value + rng.randrange(1, 40)
         process.start()
-        while kills % 2 and process.is_alive() and reached.value == start:
-            time.sleep(0.001)  # every other time a run is let come to its first iteration, however busy the machine is
-        time.sleep(rng.uniform(0.02, 0.25))
+        while kills % 2 and process.is_alive() and reached.value < goal:
+            time.sleep(0.001)  # every other time a run is let come further, however busy the machine is
+        time.sleep(rng.uniform(0.0, 0.02))
         process.kill()
         process.join()
         if process.exitcode == 0:
             break  # all iterations are done
+        assert process.exitcode == -signal.SIGKILL
         kills += 1
         if (tmp_path / "checkpoint.safetensors").exists():
             kept = checkpointed_iteration(tmp_path)
@@ -97,6 +98,8 @@ def failing(folder, X, at: int, fault, errors) -> None:
         errors.put(str(error))
     except BaseException as error:
         errors.put(f"unexpected: {error!r}")
+    else:
+        errors.put("no error")
 
 
 def no_space(folder) -> None:
@@ -123,6 +126,10 @@ def test__checkpoint__disk_full_or_folder_gone__is_a_clear_error(digits, tmp_pat
         assert f"that of iteration {EVERY} is intact" in message
         assert checkpointed_iteration(folder) == EVERY
         assert [path.name for path in folder.iterdir()] == ["checkpoint.safetensors"]
+        whole = SDLGM(**SETTINGS).fit(digits)
+        resumed = SDLGM(**SETTINGS, checkpoint_dir=folder, checkpoint_every=EVERY, resume=True).fit(digits)
+        for name, tensor in whole.module_.state_dict().items():
+            torch.testing.assert_close(resumed.module_.state_dict()[name], tensor, rtol=0, atol=0)
     else:
         assert "there is no earlier one" in message
 

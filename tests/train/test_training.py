@@ -306,10 +306,19 @@ def test__fit__in_threads__is_the_same_model(digits, small):
 
 def test__early_stopping__no_improvement__stops_and_keeps_the_best(digits, small):
     settings = {**small, "max_iter": 2000, "kl_warmup": 0.0, "learning_rate": 0.02, "lr_decay": 0.0}
-    model = SDLGM(**settings, early_stopping=True, n_iter_no_change=3, random_state=0).fit(digits)
+    seen = {}
+
+    def note(module, iteration):
+        if iteration % 40 == 0:
+            seen[iteration] = parameters_of(module)
+
+    model = SDLGM(**settings, early_stopping=True, n_iter_no_change=3, random_state=0).fit(digits, callback=note)
     assert model.n_iter_ < 2000
     best = max(model.history_, key=lambda record: record.discrete)
     assert best.iteration == model.n_iter_ - 3 * 40
+    for name, tensor in model.module_.state_dict().items():
+        assert torch.equal(tensor, seen[best.iteration][name])
+    assert any(not torch.equal(tensor, seen[model.n_iter_][name]) for name, tensor in seen[best.iteration].items())
 
 
 def test__learn_prior__during_warm_up__stays_and_moves_afterwards(digits, small):
@@ -346,17 +355,39 @@ def test__signal__during_training__leaves_a_whole_checkpoint(tmp_path, number):
     from sdlgm import _tensorfile
 
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)], stderr=subprocess.PIPE)
-    path = tmp_path / "checkpoint.safetensors"
-    deadline = time.monotonic() + 120
-    while not path.exists() and time.monotonic() < deadline:  # the first regular one: training is under way
-        time.sleep(0.05)
-    path.unlink()
-    process.send_signal(number)
-    _, message = process.communicate(timeout=60)
+    try:
+        path = tmp_path / "checkpoint.safetensors"
+        deadline = time.monotonic() + 120
+        while not path.exists() and time.monotonic() < deadline:  # the first regular one: training is under way
+            time.sleep(0.05)
+        path.unlink()
+        process.send_signal(number)
+        _, message = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert b"KeyboardInterrupt" in message
     document, tensors = _tensorfile.read(path, "sdlgm-checkpoint")
     assert document["iteration"] > 200
     assert "generator" in tensors
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test__resume__after_a_signal__ends_where_the_uninterrupted_ends(digits, small, tmp_path, number):
+    settings = {**small, "random_state": 0}
+    whole = SDLGM(**settings).fit(digits)
+    settings |= {"checkpoint_dir": tmp_path, "checkpoint_every": 10}
+
+    def signalled(_module, iteration):
+        if iteration == 23:
+            signal.raise_signal(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        SDLGM(**settings).fit(digits, callback=signalled)
+    begun: list[int] = []
+    resumed = SDLGM(**settings, resume=True).fit(digits, callback=lambda _module, iteration: begun.append(iteration))
+    assert begun[0] == 25  # the signal was answered after the next iteration
+    assert same_parameters(resumed, whole)
 
 
 def test__early_stopping__finished_run_resumed__does_nothing_again(digits, small, tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 
 from sdlgm.data.dataset import Dataset, MultiLabelDataset
 from sdlgm.data.mulan import read_mulan
-from sdlgm.data.named import load_named
+from sdlgm.data.named import DATASETS, load_named
 from sdlgm.data.rows import open_rows
 from sdlgm.data.tables import (
     check_columns,
@@ -46,7 +46,7 @@ def load_data(source: str, *, label_column: str | None = None) -> Dataset:
 
     Of multi-label data, such as ``birds``, these are the observations without their labels.
     """
-    if Path(source).is_dir():
+    if Path(source).is_dir() and source not in DATASETS:
         raise DataError(f"{source}: is a folder, and one file, or data with a name, are asked for")
     if is_file(source):
         return read_table(source, label_column=label_column)

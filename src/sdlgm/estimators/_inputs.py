@@ -3,7 +3,7 @@
 import os
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -58,13 +58,17 @@ class Survey:
     fingerprint: str
 
     @classmethod
-    def of(cls, rows: Any) -> "Survey":
-        """Of rows in parts."""
+    def of(cls, rows: Any, chosen: Collection[int]) -> "Survey":
+        """Of rows in parts, all of which are looked at; the columns are those of the chosen ones."""
         n_rows, mean, squares = 0, np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
         largest, smallest = np.full(rows.shape[1], -np.inf), np.full(rows.shape[1], np.inf)
         in_unit, checksum = True, 0
-        for part in rows.parts:
+        for number, part in enumerate(rows.parts):
             values = rows.read(part)
+            in_unit = in_unit and in_unit_interval(values)
+            checksum = zlib.crc32(np.ascontiguousarray(values).data, checksum)
+            if number not in chosen:
+                continue
             with np.errstate(over="ignore"):  # said below, in words
                 part_mean = values.mean(axis=0, dtype=np.float64)
                 part_squares = np.square(values - part_mean).sum(axis=0)
@@ -75,8 +79,6 @@ class Survey:
             n_rows = total
             np.maximum(largest, values.max(axis=0), out=largest)
             np.minimum(smallest, values.min(axis=0), out=smallest)
-            in_unit = in_unit and in_unit_interval(values)
-            checksum = zlib.crc32(np.ascontiguousarray(values).data, checksum)
         columns = Columns.checked(mean, squares / n_rows, largest > smallest)
         return cls(columns, in_unit, f"{'x'.join(map(str, rows.shape))}-parts-{checksum:08x}")
 

@@ -1,7 +1,7 @@
 """The unsupervised estimator."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self, cast
@@ -382,12 +382,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
     def _fit_files(self, rows: RowFiles, seed: int, callback: Callable[[SDLGMModule, int], None] | None) -> Self:
         """Fit to rows that need not fit into memory: one pass to see what they are like, then batches from parts."""
-        survey, likelihood = self._surveyed(rows)
         rng = np.random.default_rng(seed)
-        chosen = list(range(len(rows.parts)))
+        watched, chosen = None, list(range(len(rows.parts)))
         if self.early_stopping:
             watched, chosen = self._held_out(rows, rng)
-        else:
+        survey, likelihood = self._surveyed(rows, chosen)
+        if watched is None:
             places = np.sort(rng.choice(len(rows), min(_WATCHED_ROWS, len(rows)), replace=False))
             # Copies: a row that is a view would keep all rows of its part.
             watched = np.concatenate([rows[place : place + 1].copy() for place in places.tolist()])
@@ -399,9 +399,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         finally:
             batches.close()
 
-    def _surveyed(self, rows: RowFiles) -> tuple[Survey, LikelihoodName]:
-        """What rows in files are like, and the likelihood for them, which they are checked for."""
-        survey = Survey.of(rows)
+    def _surveyed(self, rows: RowFiles, chosen: Collection[int]) -> tuple[Survey, LikelihoodName]:
+        """What rows in files are like (the columns: those of the chosen parts), and the likelihood, checked."""
+        survey = Survey.of(rows, chosen)
         likelihood = self._chosen_likelihood(lambda: survey.in_unit_interval)
         if likelihood == "bernoulli":
             check_unit_interval(survey.in_unit_interval)
@@ -446,7 +446,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         seed = self._seed_of(self.random_state)
         if first:
             if isinstance(rows, RowFiles):
-                survey, likelihood = self._surveyed(rows)
+                survey, likelihood = self._surveyed(rows, range(len(rows.parts)))
                 columns = survey.columns
             else:
                 columns, likelihood = Columns.of(rows), self._chosen_likelihood(lambda: in_unit_interval(rows))
