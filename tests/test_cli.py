@@ -60,6 +60,14 @@ def test__encode_and_decode__round_trip__keeps_the_budget(model, tmp_path):
     run("encode", model, "digits:test", "--out", tmp_path / "best.npz", "--n-candidates", 3)
 
 
+def test__encode__budget__cuts_ordered_codes(tmp_path):
+    run("fit", "digits:train", "--out", tmp_path / "model.sdlgm", *FAST, "--posterior", "ordered")
+    run("encode", tmp_path / "model.sdlgm", "digits:test", "--out", tmp_path / "codes.npz", "--budget", 1)
+    expected = load(tmp_path / "model.sdlgm").transform("digits:test", budget=1)
+    assert (read_codes(tmp_path / "codes.npz") != expected).nnz == 0
+    assert expected.sum(axis=1).max() == 1
+
+
 def test__evaluate__json__is_for_machines(model):
     numbers = json.loads(run("evaluate", model, "digits:test", "--json").output)
     assert numbers["n_rows"] == 297
@@ -152,6 +160,14 @@ def test__reproduce_table1__small_run__can_be_continued(tmp_path):
     run(*arguments)
     assert json.loads((tmp_path / "result.json").read_text())["rows"] == first["rows"]
     assert "no such row" in run(*arguments, "--rows", "nonsense", code=2).stderr
+
+
+@pytest.mark.slow
+def test__reproduce_figures__small_run__writes_page_and_pictures(tmp_path):
+    options = ["--data", "digits", "--iterations", 300, "--work", tmp_path / "runs"]
+    run("reproduce", "figures", "--out", tmp_path / "figures", *options)
+    page = (tmp_path / "figures" / "figures.md").read_text(encoding="utf-8")
+    assert page.count(".png") == len(list((tmp_path / "figures").glob("*.png"))) > 5
 
 
 def test__version_and_help__answer():
