@@ -40,11 +40,15 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -
     return path
 
 
+def left_in(folder: Path, *endings: str) -> list[Path]:
+    """What killed processes have left of files with these endings, if nobody is writing to the folder."""
+    return [path for path in folder.glob(f"{TEMPORARY}*") if path.suffix in endings]
+
+
 def remove_left(folder: Path, *endings: str) -> None:
-    """Remove what killed processes have left of files with these endings; for a folder that nobody else writes to."""
-    for left in folder.glob(f"{TEMPORARY}*"):
-        if left.suffix in endings:
-            left.unlink(missing_ok=True)
+    """Remove what is `left_in` a folder that nobody else writes to."""
+    for left in left_in(folder, *endings):
+        left.unlink(missing_ok=True)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:

@@ -43,6 +43,13 @@ def checkpointed_iteration(folder) -> int:
         return json.loads(file.metadata()[METADATA_KEY])["document"]["iteration"]
 
 
+def assert_resumes_to_the_same(folder, X) -> None:
+    resumed = SDLGM(**SETTINGS, checkpoint_dir=folder, checkpoint_every=EVERY, resume=True).fit(X)
+    whole = SDLGM(**SETTINGS).fit(X)
+    for name, tensor in whole.module_.state_dict().items():
+        torch.testing.assert_close(resumed.module_.state_dict()[name], tensor, rtol=0, atol=0)
+
+
 def train(folder, X, reached) -> None:
     """In another process: note every iteration in shared memory."""
 
@@ -78,10 +85,7 @@ def test__kill__at_random_moments__leaves_a_readable_checkpoint_that_has_lost_li
             before = kept
     assert kills > 3
     assert before > 0
-    resumed = SDLGM(**SETTINGS, checkpoint_dir=tmp_path, checkpoint_every=EVERY, resume=True).fit(digits)
-    whole = SDLGM(**SETTINGS).fit(digits)
-    for name, tensor in whole.module_.state_dict().items():
-        torch.testing.assert_close(resumed.module_.state_dict()[name], tensor, rtol=0, atol=0)
+    assert_resumes_to_the_same(tmp_path, digits)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
 
 
@@ -126,10 +130,7 @@ def test__checkpoint__disk_full_or_folder_gone__is_a_clear_error(digits, tmp_pat
         assert f"that of iteration {EVERY} is intact" in message
         assert checkpointed_iteration(folder) == EVERY
         assert [path.name for path in folder.iterdir()] == ["checkpoint.safetensors"]
-        whole = SDLGM(**SETTINGS).fit(digits)
-        resumed = SDLGM(**SETTINGS, checkpoint_dir=folder, checkpoint_every=EVERY, resume=True).fit(digits)
-        for name, tensor in whole.module_.state_dict().items():
-            torch.testing.assert_close(resumed.module_.state_dict()[name], tensor, rtol=0, atol=0)
+        assert_resumes_to_the_same(folder, digits)
     else:
         assert "there is no earlier one" in message
 

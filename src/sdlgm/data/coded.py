@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sdlgm._files import TEMPORARY, remove_left, write_text, write_whole
+from sdlgm._files import left_in, remove_left, write_text, write_whole
 from sdlgm.data.rows import RowFiles
 from sdlgm.data.tables import MAX_VALUES, reading
 from sdlgm.errors import DataError
@@ -57,7 +57,7 @@ class CodedParts:
                     f"{self.folder}: holds codes that were made with another {differing[0].replace('_', ' ')}; "
                     "write to another folder"
                 )
-        elif any(not _is_begun_manifest(there) for there in self.folder.iterdir()):
+        elif set(self.folder.iterdir()) - set(left_in(self.folder, path.suffix)):
             raise DataError(f"{self.folder}: is not empty, and holds no codes; write to another folder")
         else:
             write_text(path, json.dumps(self.manifest, indent=1) + "\n")
@@ -101,10 +101,6 @@ class CodedParts:
 
     def encode_part(self, number: int, transform: Callable[[RowFiles], sp.csr_matrix]) -> None:
         self.write(number, transform(self.rows.with_parts([self.rows.parts[number]])))
-
-
-def _is_begun_manifest(path: Path) -> bool:
-    return path.name.startswith(TEMPORARY) and path.suffix == Path(MANIFEST).suffix
 
 
 def fingerprint(rows: RowFiles) -> str:

@@ -63,6 +63,13 @@ class _Fitting:
     trainer: train.Trainer
 
 
+def _settings_of(config: ModelConfig) -> dict[str, Any]:
+    """What a model was made with but for the data, by the names of the parameters."""
+    settings = asdict(config)
+    del settings["n_inputs"]
+    return {"n_components": settings.pop("n_features"), "max_active": settings.pop("n_slots"), **settings}
+
+
 class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
     """Sparse discrete codes with a hard budget.
 
@@ -497,17 +504,14 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
     def _check_same_model(self) -> None:
         """Settings of the model, and not of its training, stay what they were."""
-        trainer = self._fitting.trainer
-        there = asdict(trainer.module.config) | {"learn_temperature": trainer.config.learn_temperature}
+        there = _settings_of(self.module_.config)
+        there["learn_temperature"] = self._fitting.trainer.config.learn_temperature
         likelihood = self._chosen_likelihood(lambda: self.likelihood_ == "bernoulli")
-        wanted = asdict(self._model_config(self.n_features_in_, likelihood))
+        wanted = _settings_of(self._model_config(self.n_features_in_, likelihood))
         wanted["learn_temperature"] = bool(self.learn_temperature)
-        names = {"n_features": "n_components", "n_slots": "max_active"}
-        for field, value in there.items():
-            if wanted[field] != value:
-                raise ValueError(
-                    f"the model has {names.get(field, field)}={value!r}, and goes on with that; use fit for another one"
-                )
+        for name, value in there.items():
+            if wanted[name] != value:
+                raise ValueError(f"the model has {name}={value!r}, and goes on with that; use fit for another one")
 
     def _start(self, columns: Columns, likelihood: LikelihoodName, seed: int) -> _Fitting:
         """Everything that has to exist before the first iteration."""
@@ -853,13 +857,11 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
     # Files
 
     def _fitted_params(self) -> dict[str, Any]:
-        config = asdict(self.module_.config)
-        del config["n_inputs"], config["likelihood"]  # of the data and, since it may be "auto", apart in the document
+        settings = _settings_of(self.module_.config)
+        del settings["likelihood"]  # since it may be "auto", apart in the document
         training = self._fitting.trainer.config
         return {
-            "n_components": config.pop("n_features"),
-            "max_active": config.pop("n_slots"),
-            **config,
+            **settings,
             "kl": training.kl,
             "n_samples": training.n_samples,
             "gradient": training.gradient,

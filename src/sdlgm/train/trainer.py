@@ -27,11 +27,10 @@ class Trainer:
         self.module = module
         self.processes = processes
         self.iteration = 0
-        self.config = config
         self.seed = seed
         self.device = next(module.parameters()).device
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        module.steep = GRADIENTS[config.gradient].steepens
+        self._take(config)
         for name, parameter in module.named_parameters():
             if name in ("log_gate_temperature", "log_feature_temperature"):
                 parameter.requires_grad_(config.learn_temperature)
@@ -66,10 +65,13 @@ class Trainer:
     def configure(self, config: TrainConfig) -> None:
         """Go on with other options of training."""
         other_gradient = config.gradient != self.config.gradient
-        self.config = config
+        self._take(config)
         if other_gradient:
-            self.module.steep = GRADIENTS[config.gradient].steepens
             self._started().use(self._new_estimator())
+
+    def _take(self, config: TrainConfig) -> None:
+        self.config = config
+        self.module.steep = GRADIENTS[config.gradient].steepens
 
     def step(self, rows: Tensor) -> Objective:
         """One update of all parameters from a batch of rows, of which each process takes its part."""
@@ -110,8 +112,8 @@ class Trainer:
 
     def go_back(self, snapshot: "Snapshot") -> None:
         """Return to where a snapshot was taken."""
-        self.iteration, self.config = snapshot.iteration, snapshot.config
-        self.module.steep = snapshot.estimator.steepens
+        self.iteration = snapshot.iteration
+        self._take(snapshot.config)
         self.module.load_state_dict(snapshot.module_state)
         self._started().use(snapshot.estimator)
         self.estimator.load_state_dict(snapshot.estimator_state)
