@@ -68,6 +68,7 @@ def ratios(seconds: dict[str, float]) -> dict[str, float]:
         "default_vs_gumbel_softmax": seconds["default"] / seconds["gumbel_softmax_silu"],
         "naive_vs_paper": seconds["naive"] / seconds["paper"],
         "default_vs_limit": seconds["default"] / seconds["limit"],
+        "chain_vs_gumbel_softmax": seconds["chain posterior"] / seconds["gumbel_softmax_silu"],
     }
 
 

@@ -1,4 +1,4 @@
-"""Rows a second from files and from memory, by one process and by two, and of encoding with and without Ray.
+"""Rows a second from files and from memory, by threads and by processes, and of encoding with and without Ray.
 
 `python benchmarks/scaling.py` writes docs/results/scaling.json; it needs a quiet machine and some minutes.
 """
@@ -27,16 +27,18 @@ SETTINGS: dict[str, Any] = {"batch_size": 100, "random_state": 0}
 ENGINES = ("local", "ray, 2 workers")
 BATCHES = (100, 500)
 """With which two processes are compared to one."""
+TEAMS = {"one process": (1, 1), "one process, two threads": (1, 2), "two processes": (2, 1)}
+"""Processes, and threads in each."""
 N_COPIES = 20
 """How often the rows are encoded: the workers of a cluster take seconds to start."""
 PROCESSES = """
 import sys, time
 import torch
-torch.set_num_threads(1)
 from sdlgm import SDLGM
 from sdlgm.train import Trainer
 
-devices, n_iter, batch = (int(argument) for argument in sys.argv[2:])
+devices, n_threads, n_iter, batch = (int(argument) for argument in sys.argv[2:])
+torch.set_num_threads(n_threads)
 step, times = Trainer.step, []
 
 def timed(self, rows):
@@ -102,17 +104,17 @@ def training(kinds: dict[str, Path], rounds: int, n_iter: int) -> dict[str, floa
 
 
 def processes(path: Path, rounds: int, n_iter: int) -> dict[str, float]:
-    """Rows a second in the first iterations of a fit with default settings, by one process and by two."""
+    """Rows a second in the first iterations of a fit with default settings, by one process or thread and by two."""
     found: dict[str, list[float]] = {}
     with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
         script.write(PROCESSES)
         script.flush()
         for _ in range(rounds):
             for batch in BATCHES:
-                for devices in (1, 2):
-                    command = [sys.executable, script.name, str(path), str(devices), str(n_iter), str(batch)]
+                for team, (devices, threads) in TEAMS.items():
+                    command = [sys.executable, script.name, str(path), *map(str, (devices, threads, n_iter, batch))]
                     done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
-                    rates = found.setdefault(f"{devices} processes, batches of {batch}", [])
+                    rates = found.setdefault(f"{team}, batches of {batch}", [])
                     rates.append(float(done.stdout.splitlines()[-1]))
     return {name: max(rates) for name, rates in found.items()}
 
@@ -172,13 +174,14 @@ def main() -> None:
         "rows": f"{N_ROWS:,} of {N_COLUMNS} numbers in four files, parquet files in row groups of {GROUP:,}; "
         f"{N_COPIES} times over to encode",
         "start": "training without the first tenth of its iterations, encoding without the start of the workers",
-        "model": "the default one; one thread in each process",
+        "model": "the default one; one thread in each process where nothing else is said",
         "best of": f"{arguments.rounds} rounds in which the contestants take turns",
     }
     facts = {
         "n_columns": N_COLUMNS,
         "batch_size": SETTINGS["batch_size"],
         "batches": BATCHES,
+        "teams": list(TEAMS),
         "default_iterations": SDLGM().max_iter,
     }
     publish(arguments.out, {**result, **facts, "protocol": protocol})

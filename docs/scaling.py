@@ -38,10 +38,13 @@ def _training(result: Result) -> list[str]:
 
 
 def _processes(result: Result) -> list[str]:
-    lines = heading("training on one machine", *(f"{n} process{'es' if n > 1 else ''}" for n in (1, 2)), "gain")
+    alone, *teams = result["teams"]
+    columns = [part for team in teams for part in (team, "gain")]
+    lines = heading("training on one machine, rows a second", alone, *columns)
     for batch in result["batches"]:
-        one, two = (result["processes"][f"{n} processes, batches of {batch}"] for n in (1, 2))
-        lines.append(line(f"rows a second, batches of {batch}", f"{one:,.0f}", f"{two:,.0f}", f"{two / one:.2f}"))
+        one, *rates = (result["processes"][f"{team}, batches of {batch}"] for team in result["teams"])
+        gains = [part for rate in rates for part in (f"{rate:,.0f}", f"{rate / one:.2f}")]
+        lines.append(line(f"batches of {batch}", f"{one:,.0f}", *gains))
     return lines
 
 

@@ -1,5 +1,7 @@
 import inspect
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,7 @@ from sdlgm.cli import app
 from sdlgm.data import digit_columns, read_codes
 from sdlgm.train import Trainer
 
+ROOT = Path(__file__).parents[1]
 FAST = ["--max-iter", "30", "--n-components", "16", "--max-active", "4", "--hidden", "32", "--gate-hidden", "8"]
 
 
@@ -168,6 +171,37 @@ def test__reproduce_figures__small_run__writes_page_and_pictures(tmp_path):
     run("reproduce", "figures", "--out", tmp_path / "figures", *options)
     page = (tmp_path / "figures" / "figures.md").read_text(encoding="utf-8")
     assert page.count(".png") == len(list((tmp_path / "figures").glob("*.png"))) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("SDLGM_DATA"), reason="needs the Mulan files; set SDLGM_DATA to their folder")
+def test__reproduce_table2__quick_run__has_a_row_of_each_system(tmp_path):
+    arguments = ["reproduce", "table2", "--quick", "--data", "emotions", "--systems", "logistic,sdlgm_dis_subset"]
+    arguments += ["--work", tmp_path / "runs", "--out", tmp_path / "result.json"]
+    run(*arguments)
+    first = json.loads((tmp_path / "result.json").read_text())
+    assert [(row["system"], row["data"]) for row in first["rows"]] == [
+        ("logistic", "emotions"),
+        ("sdlgm_dis_subset", "emotions"),
+    ]
+    assert all(50 < row["micro"][0] < 80 for row in first["rows"])
+    assert {"quick", "choice"} <= set(first["protocol"])
+    run(*arguments)
+    assert json.loads((tmp_path / "result.json").read_text())["rows"] == first["rows"]
+    assert "no such system" in run(*arguments, "--systems", "nonsense", code=2).stderr
+
+
+@pytest.mark.slow
+def test__reproduce_gradients__all_estimators__are_as_published(tmp_path):
+    run("reproduce", "gradients", "--work", tmp_path / "runs", "--out", tmp_path / "result.json")
+    measured = json.loads((tmp_path / "result.json").read_text())
+    published = json.loads((ROOT / "docs" / "results" / "gradients.json").read_text())
+    assert measured["protocol"] == published["protocol"]
+    for row, expected in zip(measured["rows"], published["rows"], strict=True):
+        assert (row["family"], row["gradient"]) == (expected["family"], expected["gradient"])
+        error = 4 * max(row["bias_error"], expected["bias_error"])
+        assert row["bias"] == pytest.approx(expected["bias"], abs=error), row
+        assert row["deviation"] == pytest.approx(expected["deviation"], rel=0.05), row
 
 
 def test__version_and_help__answer():
