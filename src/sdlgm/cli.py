@@ -908,6 +908,35 @@ def reproduce_figures(
     out.print(f"figures: {folder / 'figures.md'}", highlight=False, soft_wrap=True)
 
 
+@reproduce_app.command("budgets")
+@_clear_errors
+def reproduce_budgets(
+    result: ResultOut = Path("budgets.json"),
+    data: PaperData = "mnist",
+    seeds: Annotated[int, typer.Option(help="Runs of each budget.", min=1)] = 1,
+    iterations: Annotated[int, typer.Option(help="Training iterations of a run.", min=1)] = 10_000,
+    jobs: Jobs = 0,
+    work: Work = Path("runs"),
+) -> None:
+    """What a budget costs: the discrete bound of the default model with `max_active` from 5 to 160.
+
+    `sdlgm reproduce budgets --out docs/results/budgets.json`
+    """
+    from sdlgm.data import check_writable
+    from sdlgm.paper import budgets
+
+    check_writable(result)
+    budgets.reproduce_budgets(
+        result,
+        data=_image_data(data),
+        iterations=iterations,
+        seeds=seeds,
+        n_jobs=_n_jobs(jobs),
+        work_folder=work,
+    )
+    out.print(f"results: {result}", highlight=False, soft_wrap=True)
+
+
 @reproduce_app.command("long")
 @_clear_errors
 def reproduce_long(

@@ -1,5 +1,6 @@
 """Where a published number comes from."""
 
+import hashlib
 import json
 import os
 import platform
@@ -25,6 +26,18 @@ def provenance() -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Of Python and of the packages that numbers depend on."""
     return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
+
+def code_hash() -> str:
+    """Of the source of all that trains and measures a model: two runs with the same hash had the same code."""
+    root = Path(__file__).parents[1]
+    parts = ("_kernels", "model", "gradients", "train", "estimators", "paper/baselines.py")
+    files = sorted(file for part in parts for file in ([root / part] if "." in part else root.glob(f"{part}/*.py")))
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(root).as_posix()}\n".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def publish(out: Path, result: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import torch
 from sdlgm import SDLGM, _tensorfile
 from sdlgm.model import SDLGMModule, discrete_expectation, relaxed_expectation
 from sdlgm.paper.baselines import DiscreteVAE
-from sdlgm.paper.provenance import publish, versions
+from sdlgm.paper.provenance import code_hash, publish, versions
 from sdlgm.paper.runs import Run, name_of, report, run_all, versioned
 from sdlgm.report.figures import dense
 
@@ -123,6 +123,19 @@ def _rows() -> dict[str, Row]:
             "SDLGM, relaxed, temperatures learned",
             None,
             {"posterior": "shared", "gradient": "gumbel_softmax", "learn_temperature": True},
+        ),
+        Row(
+            "sdlgm_relaxed_paper",
+            "slots",
+            "SDLGM, relaxed, temperatures learned, the paper's KL and prior",
+            None,
+            {
+                "posterior": "shared",
+                "gradient": "gumbel_softmax",
+                "learn_temperature": True,
+                "kl": "paper",
+                "learn_prior": False,
+            },
         ),
         Row("sdlgm_shared", "slots", "SDLGM, shared posterior", None, {"posterior": "shared"}),
         # With 0.5 it opens a score of positions of which few are sure; the validation images prefer fewer.
@@ -238,13 +251,18 @@ def split(images: Any) -> tuple[Any, Any]:
 
 
 def train_and_measure(run: Run, folder: Path) -> dict[str, Any]:
-    """One run: fit, keep the model in ``folder``, measure on training, validation and test images."""
+    """One run of the table."""
+    return train_row(ROWS[run["row"]], run, folder)
+
+
+def train_row(row: Row, run: Run, folder: Path) -> dict[str, Any]:
+    """Fit, keep the model in ``folder``, measure on training, validation and test images."""
     from sdlgm.data import load_data
 
     train, validation = split(load_data(f"{run['data']}:train").X)
     test = load_data(f"{run['data']}:test").X
     before_last = run["iterations"] - LAST_ITERATIONS
-    model = ROWS[run["row"]].estimator(
+    model = row.estimator(
         max_iter=run["iterations"],
         random_state=run["seed"],
         checkpoint_dir=folder,
@@ -275,6 +293,7 @@ def train_and_measure(run: Run, folder: Path) -> dict[str, Any]:
         "temperatures": [model.history_[-1].gate_temperature, model.history_[-1].feature_temperature],
         # Of a run that was interrupted and resumed only the last part would be timed.
         "seconds_per_iteration": seconds / run["iterations"] if whole else None,
+        "code": code_hash(),
     }
 
 
@@ -385,6 +404,7 @@ def table_row(row: Row, iterations: int, results: list[Run]) -> dict[str, Any]:
         "seconds_per_iteration": float(np.mean(seconds)) if seconds else None,
         "options": dict(row.options),
         "version": run_version(row.estimator()),
+        "code": [r.get("code") for r in results],
     }
 
 
@@ -419,5 +439,6 @@ def published_runs(path: Path, data: str, iterations: int) -> dict[str, Run]:
                 | {"evaluation": evaluation, "validation": {"discrete": -row["validation"][i]}}
                 | {"importance_weighted_100": -row["importance_weighted_100"][i]}
                 | {"seconds_per_iteration": row["seconds_per_iteration"]}
+                | {"code": row["code"][i] if "code" in row else None}
             )
     return found

@@ -1,0 +1,48 @@
+"""What a budget costs: the bound of the default model with fewer and with more slots."""
+
+from pathlib import Path
+from typing import Any
+
+from sdlgm.paper.provenance import publish
+from sdlgm.paper.runs import Run, run_all
+from sdlgm.paper.table1 import PROTOCOL as TABLE1_PROTOCOL
+from sdlgm.paper.table1 import Row, run_version, table_row, train_row
+
+BUDGETS = (5, 10, 20, 40, 80, 160)
+ROWS = {n: Row(f"sdlgm_chain_{n}", "slots", f"at most {n} active", None, {"max_active": n}) for n in BUDGETS}
+PROTOCOL = {
+    "model": "the defaults of SDLGM, but for `max_active`; so the prior expects half the budget at first",
+    **{name: TABLE1_PROTOCOL[name] for name in ("binarisation", "training", "test and train", "time")},
+    "drawn and given": "codes drawn from the posterior, which the bounds are about, and codes that `transform` gives, "
+    "which are the most probable choices; reconstruction error and its non-zeros are of the latter",
+}
+
+
+def reproduce_budgets(
+    out: Path, *, data: str, iterations: int, seeds: int, n_jobs: int, work_folder: Path
+) -> dict[str, Any]:
+    """Train with every budget and write what came of it to ``out``."""
+    runs: list[Run] = [
+        {
+            "table": "budgets",
+            "budget": n,
+            "data": data,
+            "iterations": iterations,
+            "seed": seed,
+            "version": run_version(row.estimator()),
+        }
+        for n, row in ROWS.items()
+        for seed in range(seeds)
+    ]
+    results = run_all(_measured, runs, work_folder, n_jobs)
+    rows = []
+    for n, row in ROWS.items():
+        of_row = [result for result in results if result["budget"] == n]
+        given = ("n_active_mean", "reconstruction_error")
+        further = {key: [result["evaluation"][key] for result in of_row] for key in given}
+        rows.append({"max_active": n, **table_row(row, iterations, of_row), **further})
+    return publish(out, {"data": data, "rows": rows, "protocol": PROTOCOL})
+
+
+def _measured(run: Run, folder: Path) -> dict[str, Any]:
+    return train_row(ROWS[run["budget"]], run, folder)
