@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from markdown_table import heading, line, mean_and_deviation
 
 from sdlgm.paper.counts import DATA, SYSTEMS
+from sdlgm.paper.markdown import heading, line, mean_and_deviation
 from sdlgm.paper.provenance import protocol_lines
 
 Row = dict[str, Any]

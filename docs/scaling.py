@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from markdown_table import heading, line
-
+from sdlgm.paper.markdown import heading, line
 from sdlgm.paper.provenance import protocol_lines
 
 Result = dict[str, Any]

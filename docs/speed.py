@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from markdown_table import heading, line
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sdlgm.paper.markdown import heading, line
 from sdlgm.report import figures
 
 Result = dict[str, Any]

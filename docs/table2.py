@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from markdown_table import heading, line, mean_and_deviation
 from matplotlib.figure import Figure
 
+from sdlgm.paper.markdown import heading, line, mean_and_deviation
 from sdlgm.paper.provenance import protocol_lines
 from sdlgm.paper.table2 import AVERAGES, DATA, PAPER, SYSTEMS
 from sdlgm.report.figures import BLUE, GREY, ORANGE

@@ -386,7 +386,7 @@ def evaluate(
     seed: Seed = 0,
     label_column: LabelColumn = None,
 ) -> None:
-    """Evaluate a model: bounds, what a code costs, sparsity, reconstruction error.
+    """Evaluate a model: bounds, what codes carry and cost, sparsity, reconstruction error.
 
     `sdlgm evaluate model.sdlgm mnist:test --json`
     """
@@ -784,8 +784,9 @@ def reproduce_table1(
 ) -> None:
     """Table I: every estimator and every baseline with one recipe, by the relaxed criterion and the discrete bound.
 
-    The file has the table of all runs done so far, and is written anew after each. Runs that it has already are not
-    done again. The whole table is 152 runs of about five minutes on one core each; `--seeds 1` makes one of each row.
+    The file has the table of all runs done so far, and is written anew after each, with a page of the same name in
+    Markdown beside it. Runs that it has already are not done again. The whole table is 162 runs of about five minutes
+    on one core each; `--seeds 1` makes one of each row.
 
     `sdlgm reproduce table1 --out docs/results/table1.json`
     """
@@ -964,7 +965,8 @@ def _evaluation_table(evaluation: Any, name: str) -> Table:
     rows = {
         "discrete bound on log p(x)": f"{evaluation.discrete:.2f} nats = {evaluation.discrete_bits:.2f} bits",
         "relaxed criterion (not a bound)": f"{evaluation.relaxed:.2f} nats",
-        "what a code costs (KL)": f"{evaluation.kl:.2f} nats",
+        "information in a drawn code (KL)": f"{evaluation.kl:.2f} nats",
+        "length of a code": f"{evaluation.code_bits:.1f} bits",
         "active slots, mean": f"{evaluation.n_active_mean:.2f} ({evaluation.n_active_expected:.2f} in drawn codes)",
         "active slots, largest": f"{evaluation.n_active_max} (budget {evaluation.max_active})",
         "features used": f"{evaluation.features_used} of {evaluation.n_components}",

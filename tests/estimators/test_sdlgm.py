@@ -11,6 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.stats import multinomial
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -427,6 +428,17 @@ def test__evaluate__numbers__agree_with_the_methods(digits, small):
     error = np.square(fitted.inverse_transform(codes) - digits).mean()
     assert evaluation.reconstruction_error == pytest.approx(error, rel=1e-5)
     assert evaluation.discrete_bits == pytest.approx(evaluation.discrete / np.log(2))
+
+
+def test__evaluate__code_bits__are_those_of_the_prior(digits, small):
+    """With the shared posterior codes are counts of slots, under the prior a multinomial."""
+    fitted = SDLGM(**{**small, "posterior": "shared"}, random_state=0).fit(digits)
+    codes = fitted.transform(digits).toarray()
+    off = 1 - fitted.gate_prior_
+    probs = np.append(fitted.gate_prior_ * fitted.feature_prior_, off)
+    counts = np.column_stack([codes, fitted.max_active - codes.sum(axis=1)])
+    bits = -multinomial(fitted.max_active, probs / probs.sum()).logpmf(counts) / np.log(2)
+    assert fitted.evaluate(digits, random_state=0).code_bits == pytest.approx(bits.mean(), rel=1e-4)
 
 
 EVERY_PAIR = [  # the gradients themselves are compared with enumeration; all pairs are a matter of minutes

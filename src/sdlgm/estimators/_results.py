@@ -50,7 +50,7 @@ class Evaluation:
     relaxed: float
     """The paper's criterion from relaxed samples. Not a bound on log p(x), and not true of the codes."""
     kl: float
-    """What a code costs under the prior: the information that it carries at most."""
+    """The information that a drawn code carries at most: its cost under the prior, less what its noise gives back."""
     kl_gates: float
     """The part of ``kl`` that is paid for how many slots are on; 0 for posteriors that do not tell it from the rest."""
     kl_features: float
@@ -60,6 +60,8 @@ class Evaluation:
     n_active_mean: float
     """Active slots of the codes that `transform` gives."""
     n_active_max: int
+    code_bits: float
+    """Bits of the codes that `transform` gives, -log2 p(z): what an ideal entropy coder with the prior needs."""
     features_used: int
     """Features that occur in at least one of these codes."""
     features_alive: int

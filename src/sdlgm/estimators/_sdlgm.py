@@ -1,5 +1,6 @@
 """The unsupervised estimator."""
 
+import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -812,7 +813,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         return float(self.elbo(X).mean())
 
     def evaluate(self, X, *, random_state: RandomState = None) -> Evaluation:
-        """Both bounds, what the codes cost, how sparse they are and how well they decode."""
+        """Both bounds, what codes carry and cost, how sparse they are and how well they decode."""
         X = rows_of(X)
         rows = self._fitted_rows(X)
         codes = self.transform(X)
@@ -842,10 +843,19 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             n_active_expected=n_active_expected,
             n_active_mean=float(n_active.mean()),
             n_active_max=int(n_active.max()),
+            code_bits=self._code_bits(codes),
             features_used=int(np.count_nonzero(np.asarray(codes.sum(axis=0)))),
             features_alive=int(np.count_nonzero(presence / codes.shape[0] >= 1e-3)),
             reconstruction_error=self._reconstruction_error(rows, codes),
         )
+
+    def _code_bits(self, codes: sp.csr_matrix) -> float:
+        device, total = self._fitting.trainer.device, 0.0
+        with torch.inference_mode():
+            for code in in_batches(codes, _BATCH):
+                counts = train.to_tensor(code, device)
+                total -= float(self.module_.log_prior(counts).cpu().double().sum())
+        return total / codes.shape[0] / math.log(2)
 
     def _reconstruction_error(self, rows: Rows, codes: sp.csr_matrix) -> float:
         total = 0.0

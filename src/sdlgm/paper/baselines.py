@@ -295,6 +295,14 @@ class DiscreteVAEModule(SDLGMModule):
             config.n_slots, n_symbols, latent, gate_prior=config.gate_prior, learn=config.learn_prior
         )
 
+    def log_prior(self, counts: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
+        posterior = self.posteriors[self.config.posterior]
+        if posterior.latent == "bernoulli":
+            symbols = torch.stack([1 - counts, counts], dim=-1)
+        else:
+            symbols = counts.unflatten(-1, (self.config.n_slots, -1))
+        return self.prior().log_prob_of(symbols)
+
 
 class DiscreteVAE(SDLGM):
     """A baseline as an estimator: `SDLGM` with ``posterior="bernoulli"`` or ``"categorical"``, or ``"coupled_..."``.

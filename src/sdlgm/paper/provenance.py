@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def publish(out: Path, result: dict[str, Any]) -> dict[str, Any]:
     return published
 
 
-def protocol_lines(result: dict[str, Any]) -> list[str]:
+def protocol_lines(result: Mapping[str, Any]) -> list[str]:
     """How published results were made, as items of a list in Markdown."""
     packages = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     return [

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from sdlgm import SDLGM, _tensorfile
+from sdlgm._files import write_text
 from sdlgm.model import SDLGMModule, discrete_expectation, relaxed_expectation
 from sdlgm.paper.baselines import DiscreteVAE
 from sdlgm.paper.provenance import code_hash, publish, versions
@@ -203,10 +204,12 @@ def reproduce_table1(
     n_jobs: int,
     work_folder: Path,
 ) -> dict[str, Any]:
-    """Train every row with its seeds and write the table to ``out``, anew whenever a run is done.
+    """Train every row with its seeds and write the table to ``out``, and a page beside it, anew after each run.
 
     Runs that ``out`` has already with the same settings are not done again, and stay in it, asked for or not.
     """
+    from sdlgm.paper.table1_page import page  # which knows the rows
+
     published = published_runs(out, data, iterations)
     # All rows with their first seeds come before anything with its later ones: a part of the work is a smaller table.
     wanted = {name: ROWS[name].seeds if seeds is None else seeds for name in rows}
@@ -222,7 +225,9 @@ def reproduce_table1(
         by_seed = sorted(done.values(), key=lambda result: result["seed"])
         found = {name: [result for result in by_seed if result["row"] == name] for name in ROWS}
         table = [table_row(ROWS[name], iterations, of_row) for name, of_row in found.items() if of_row]
-        return publish(out, {"data": data, "rows": table, "protocol": PROTOCOL})
+        written = publish(out, {"data": data, "rows": table, "protocol": PROTOCOL})
+        write_text(out.with_suffix(".md"), page(written))
+        return written
 
     results = run_all(train_and_measure, runs, work_folder, n_jobs, known=published, after_each=publish_table)
     return publish_table(results)

@@ -175,7 +175,7 @@ def training_curves(model: Any, budget: int) -> Figure:
     bounds.set(ylabel="negative ELBO (nats)", xlabel="iteration")
     bounds.legend(frameon=False, fontsize=7)
     rate.plot(iterations, [record.kl for record in history], color=BLUE)
-    rate.set(ylabel="KL: what a code costs (nats)", xlabel="iteration", ylim=(0, None))
+    rate.set(ylabel="KL: nats that a code carries", xlabel="iteration", ylim=(0, None))
     active.plot(iterations, [record.n_active for record in history], color=BLUE)
     active.axhline(budget, color=GREY, ls="--", lw=1)
     active.set(ylabel="expected active slots", xlabel="iteration", ylim=(0, budget * 1.05))
