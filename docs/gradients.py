@@ -8,6 +8,8 @@ from sdlgm.paper.provenance import protocol_lines
 FAMILIES = {
     "bernoulli": "Bernoulli variables",
     "categorical": "Categorical variables",
+    "coupled_bernoulli": "Bernoulli variables that look at those before them",
+    "coupled_categorical": "Categorical variables that look at those before them",
     "slots": "Slots that share a distribution (posterior `shared`)",
     "subset": "Subsets within the budget (posterior `subset`)",
     "chain": "Subsets whose features look at each other (posterior `chain`)",

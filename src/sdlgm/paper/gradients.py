@@ -21,7 +21,7 @@ from sdlgm.model.chain import ChainDistribution
 from sdlgm.model.ordered import OrderedDistribution
 from sdlgm.model.posteriors import steeper
 from sdlgm.model.subset import SubsetDistribution
-from sdlgm.paper.baselines import LatentVector
+from sdlgm.paper.baselines import CoupledBernoulli, CoupledCategorical, LatentVector
 from sdlgm.paper.provenance import publish
 from sdlgm.paper.runs import Run, run_all, versioned
 
@@ -80,6 +80,14 @@ def _families() -> dict[str, Family]:
     def chain(logits: Tensor, coupling: Tensor) -> ChainDistribution:
         return ChainDistribution(logits, torch.triu(coupling, 1), N_SLOTS)
 
+    def coupled_bernoulli(logits: Tensor, coupling: Tensor) -> CoupledBernoulli:
+        return CoupledBernoulli(logits, torch.triu(coupling, 1), N_FEATURES)
+
+    def coupled_categorical(logits: Tensor, coupling: Tensor) -> CoupledCategorical:
+        variable = torch.arange(N_SLOTS).repeat_interleave(N_FEATURES)
+        later = (variable > variable[:, None]).to(coupling)
+        return CoupledCategorical(logits.unflatten(-1, (N_SLOTS, N_FEATURES)), coupling * later)
+
     all_slots = _one_hots(N_SLOTS, N_FEATURES + 1).sum(1)  # two orders of the same symbols are drawn twice as often
     subsets = _one_hots(N_FEATURES, 2)
     families = [
@@ -111,6 +119,20 @@ def _families() -> dict[str, Family]:
             "variables",
             (normal(N_SLOTS * N_FEATURES),),
             lambda logits: LatentVector(logits.unflatten(-1, (N_SLOTS, N_FEATURES)), "categorical"),
+            _one_hots(N_SLOTS, N_FEATURES),
+        ),
+        Family(
+            "coupled_bernoulli",
+            "chain",
+            (normal(N_FEATURES), normal(N_FEATURES, N_FEATURES)),
+            coupled_bernoulli,
+            subsets[..., 1],
+        ),
+        Family(
+            "coupled_categorical",
+            "chain",
+            (normal(N_SLOTS * N_FEATURES), normal(N_SLOTS * N_FEATURES, N_SLOTS * N_FEATURES)),
+            coupled_categorical,
             _one_hots(N_SLOTS, N_FEATURES),
         ),
     ]
