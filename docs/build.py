@@ -11,6 +11,7 @@ import re
 import sys
 from pathlib import Path
 
+import budgets
 import counts
 import scaling
 import speed
@@ -52,8 +53,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--model", type=Path)
     arguments = parser.parse_args()
-    names = ("table1", "table2", "counts", "long", "gradients", "speed", "scaling", "figures/figures")
-    table, labels, counted, long, bias, measured, scaled, drawn = (
+    names = ("table1", "table2", "counts", "long", "budgets", "gradients", "speed", "scaling", "figures/figures")
+    table, labels, counted, long, limited, bias, measured, scaled, drawn = (
         json.loads((DOCS / "results" / f"{name}.json").read_text(encoding="utf-8")) for name in names
     )
     readme = ROOT / "README.md"
@@ -63,6 +64,7 @@ def main() -> int:
         DOCS / "results" / "long.md": table1.long_page(long),
         DOCS / "results" / "table2.md": table2.page(labels),
         DOCS / "results" / "counts.md": counts.page(counted),
+        DOCS / "results" / "budgets.md": budgets.page(limited),
         DOCS / "results" / "gradients.md": gradients.page(bias),
         DOCS / "results" / "figures" / "figures.md": figures_page(drawn),
         readme: filled(
@@ -93,6 +95,7 @@ def main() -> int:
         table1.honesty_picture(table["rows"]).savefig(DOCS / "images" / "honesty.png", dpi=110)
         table2.numbers_picture(labels).savefig(DOCS / "images" / "labels.png", dpi=110)
         table1.long_picture(long).savefig(DOCS / "images" / "long.png", dpi=110)
+        budgets.picture(limited).savefig(DOCS / "images" / "budgets.png", dpi=110)
         speed.picture(measured).savefig(DOCS / "images" / "speed.png", dpi=110)
         if arguments.model:
             readme_picture(arguments.model).savefig(DOCS / "images" / "codes.png", dpi=130)

@@ -914,12 +914,12 @@ def reproduce_figures(
 def reproduce_budgets(
     result: ResultOut = Path("budgets.json"),
     data: PaperData = "mnist",
-    seeds: Annotated[int, typer.Option(help="Runs of each budget.", min=1)] = 1,
+    seeds: Annotated[int, typer.Option(help="Runs of each budget.", min=1)] = 2,
     iterations: Annotated[int, typer.Option(help="Training iterations of a run.", min=1)] = 10_000,
     jobs: Jobs = 0,
     work: Work = Path("runs"),
 ) -> None:
-    """What a budget costs: the discrete bound of the default model with `max_active` from 5 to 160.
+    """What a budget costs: the discrete bound of the default model with `max_active` from 5 to 80.
 
     `sdlgm reproduce budgets --out docs/results/budgets.json`
     """

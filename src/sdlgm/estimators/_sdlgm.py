@@ -112,7 +112,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         threshold at one half, or the values themselves as probabilities. It changes the bound by tens of nats on grey
         images, and nothing on binary data.
     posterior : {"chain", "subset", "ordered", "shared"}, default="chain"
-        Family of q(z given x). All have the same prior and the same decoder; `docs/model.md` compares them.
+        Family of q(z given x). All have the same prior over counts, of which the decoder sees the counts, or with
+        ``"chain"`` and ``"subset"`` which features are present; `docs/model.md` compares them.
 
         - ``"chain"``: each feature is present or not, depending on x and on the features before it. The tightest bound.
         - ``"subset"``: the same without looking at other features; all gradients are defined for it.

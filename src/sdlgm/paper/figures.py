@@ -33,8 +33,8 @@ PROTOCOL = {
     "after that rounding",
     "top-k sparse autoencoder": "one linear layer each way, 200 features, trained on squared error with as many "
     "iterations and images as the SDLGM",
-    "dictionary learning": "MiniBatchDictionaryLearning of scikit-learn, 200 atoms, one pass over 20,000 images; codes "
-    "by orthogonal matching pursuit",
+    "dictionary learning": f"MiniBatchDictionaryLearning of scikit-learn, 200 atoms, {peers.DICTIONARY_PASSES} passes "
+    f"over {peers.DICTIONARY_IMAGES:,} images; codes by orthogonal matching pursuit",
 }
 
 
@@ -148,6 +148,25 @@ def peers_picture(rows: list[dict[str, Any]]) -> Figure:
     return figure
 
 
+def _compared(codes: list[dict[str, Any]]) -> list[str]:
+    """The error of the peers at the length of the SDLGM's code, between their points."""
+    ours = next(row for row in codes if row["code"] == "SDLGM")
+    found = []
+    for peer in ("top-k sparse autoencoder", "dictionary learning"):
+        points = sorted((row["bits"], row["error"]) for row in codes if row["code"].startswith(peer))
+        bits, errors = np.log(np.array(points)).T
+        if bits[0] <= math.log(ours["bits"]) <= bits[-1]:
+            found.append(f"{math.exp(np.interp(math.log(ours['bits']), bits, errors)):.4f} ({peer})")
+    if not found:
+        return []
+    return [
+        f"The code of the SDLGM has {ours['bits']:.0f} bits and an error of {ours['error']:.4f}. At that length the "
+        f"lines through the points of the peers are at {' and '.join(found)}. They are trained on squared error, the "
+        "SDLGM on the likelihood of binary images.",
+        "",
+    ]
+
+
 def page(result: dict[str, Any]) -> str:
     """The page that shows the pictures and the numbers."""
     table = ["| code | bits of an image | error a pixel | non-zeros |", "|---|---:|---:|---:|"]
@@ -178,6 +197,7 @@ def page(result: dict[str, Any]) -> str:
             "",
             *table,
             "",
+            *_compared(result["codes"]),
             "## Protocol",
             "",
             f"- **data**: {result['data']}, {result['iterations']:,} iterations",

@@ -12,7 +12,7 @@ import torch
 from sklearn.decomposition import MiniBatchDictionaryLearning
 from torch import Tensor, nn
 
-DICTIONARY_IMAGES = 20_000
+DICTIONARY_IMAGES, DICTIONARY_PASSES = 20_000, 4  # minutes, as an SDLGM takes
 PRICED_IMAGES = 2_000  # training images whose codes give the frequencies and choose the rounding
 LEVELS = (4, 8, 16, 32, 64, 128, 256)  # that a coefficient is rounded to, over the range of all
 ROUNDING_COST = 1.05  # the fewest levels are taken that raise the error by at most this factor
@@ -85,9 +85,9 @@ def top_k_autoencoder(
 
 
 def fitted_dictionary(train: np.ndarray, *, n_features: int, seed: int) -> MiniBatchDictionaryLearning:
-    """A dictionary for the images less their mean, from one pass over some of them; that already takes a minute."""
+    """A dictionary for the images less their mean, from some of them."""
     learner = MiniBatchDictionaryLearning(
-        n_features, batch_size=256, max_iter=1, random_state=seed, transform_algorithm="omp"
+        n_features, batch_size=256, max_iter=DICTIONARY_PASSES, random_state=seed, transform_algorithm="omp"
     )
     return learner.fit(train[:DICTIONARY_IMAGES] - train.mean(0))
 
