@@ -192,6 +192,18 @@ def test__reproduce_table2__quick_run__has_a_row_of_each_system(tmp_path):
 
 
 @pytest.mark.slow
+def test__reproduce_budgets__small_run__keeps_every_budget(tmp_path):
+    options = ["--data", "digits", "--iterations", 40, "--seeds", 1, "--work", tmp_path / "runs"]
+    run("reproduce", "budgets", *options, "--out", tmp_path / "result.json")
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert [row["max_active"] for row in result["rows"]] == [5, 10, 20, 40, 80]
+    for row in result["rows"]:
+        assert 0 <= row["n_active_max"][0] <= row["max_active"]
+        assert row["mean_active"][0] <= row["max_active"]
+        assert row["code_bits"][0] > 0
+
+
+@pytest.mark.slow
 def test__reproduce_gradients__all_estimators__are_as_published(tmp_path):
     run("reproduce", "gradients", "--work", tmp_path / "runs", "--out", tmp_path / "result.json")
     measured = json.loads((tmp_path / "result.json").read_text())

@@ -1,6 +1,8 @@
 """The published results in miniature: what they are made of must be right before it is made at length."""
 
 import json
+import shutil
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +10,12 @@ import pytest
 import torch
 
 from sdlgm import load
-from sdlgm.paper import gradients, peers, runs, table1
-from sdlgm.paper.baselines import CoupledBernoulli, CoupledCategorical, DiscreteVAE, LatentVector
+from sdlgm.model import ModelConfig
+from sdlgm.paper import gradients, peers, runs, table1, table1_page
+from sdlgm.paper import provenance as provenance_module
+from sdlgm.paper.baselines import CoupledBernoulli, CoupledCategorical, DiscreteVAE, DiscreteVAEModule, LatentVector
 from sdlgm.paper.long import long_run
-from sdlgm.paper.provenance import publish
+from sdlgm.paper.provenance import code_hash, provenance, publish
 from sdlgm.paper.table1 import ROWS
 from squares import refuse_the_first, square
 
@@ -44,6 +48,7 @@ def _result(name: str, seed: int) -> dict:
         "importance_weighted_100": -number[9],
         "temperatures": [number[10], number[11]],
         "seconds_per_iteration": 0.02,
+        "code": f"hash {seed}",
     }
 
 
@@ -105,6 +110,60 @@ def test__reproduce_table1__rows_that_are_published__stay_and_are_not_trained(pu
     )
     assert table["rows"] == before
     assert json.loads(published.read_text())["rows"] == before
+    page = published.with_suffix(".md").read_text(encoding="utf-8")
+    assert page.count("| score function (NVIL) |") == page.count("| SDLGM, chain posterior |") == 1
+
+
+def _table(**bounds: tuple[float, float]) -> list[dict]:
+    """Rows with one seed, of which the validation bound is the first number and the test bounds the second."""
+    rows = []
+    for name, (validation, test) in bounds.items():
+        row = ROWS[name.replace("__", "-")]
+        result = _result(row.name, 0) | {"validation": {"discrete": -validation}, "importance_weighted_100": -test}
+        rows.append(table1.table_row(row, 10_000, [result | {"discrete": {"test": test, "train": test}}]))
+    return rows
+
+
+def test__page__standing__compares_like_with_like_chosen_by_validation():
+    rows = _table(
+        reinmax__bernoulli=(110.0, 90.0),  # the best on test images, which nobody may look at
+        reinmax__categorical=(105.0, 106.0),
+        reinmax_coupled__bernoulli=(101.0, 103.0),
+        reinmax_coupled__categorical=(102.0, 99.0),
+        sdlgm_subset=(104.0, 104.5),
+        sdlgm_shared=(108.0, 80.0),
+        sdlgm_chain=(100.0, 101.0),
+    )
+    text = "\n".join(table1_page.standing(rows))
+    assert "5.0 nats ahead of" in text  # the chain and the categorical baseline
+    assert "2.0 nats ahead of" in text  # the chain and the coupled Bernoulli baseline
+    assert "1.5 nats ahead of" in text  # the subset and the categorical baseline
+    assert text.count("nats") == 6
+    assert "behind" not in text
+
+
+@pytest.mark.parametrize("names", [["sdlgm_chain"], ["reinmax-bernoulli"], ["reinmax_coupled-categorical"]])
+def test__page__part_of_the_rows__is_written(names):
+    rows = _table(**{name.replace("-", "__"): (100.0, 101.0) for name in names})
+    page = table1_page.page({"data": "mnist", "rows": rows, "protocol": {}, **provenance()})
+    assert "Not measured yet" in page
+    assert "ahead" not in page
+
+
+def test__code_hash__source__is_that_of_what_trains(tmp_path, monkeypatch):
+    """It depends on every file that trains or measures, and on nothing else."""
+    package = tmp_path / "sdlgm"
+    shutil.copytree(Path(provenance_module.__file__).parents[1], package, ignore=shutil.ignore_patterns("__pycache__"))
+    original = code_hash()
+    monkeypatch.setattr(provenance_module, "__file__", str(package / "paper" / "provenance.py"))
+    assert code_hash() == original
+    (package / "cli.py").write_text("")
+    assert code_hash() == original
+    for file in ("model/chain.py", "_kernels/chains.py", "train/trainer.py", "paper/baselines.py"):
+        before = code_hash()
+        with (package / file).open("a") as source:
+            source.write("# changed\n")
+        assert code_hash() != before, file
 
 
 def test__run_all__some_results_known__does_the_others_and_tells_after_each(tmp_path):
@@ -199,6 +258,21 @@ def test__coupled_baselines__cost__has_the_divergence_as_its_mean(generator):
     drawn = categorical.sample_symbols(20_000, generator)[:, 0].flatten(1)
     frequency = torch.stack([(drawn == each[0].flatten()).all(-1).double().mean() for each in symbols])
     torch.testing.assert_close(frequency, probs[:, 0], atol=0.015, rtol=0)
+
+
+@pytest.mark.parametrize(("posterior", "n_features", "n_slots"), [("bernoulli", 3, 3), ("coupled_categorical", 6, 2)])
+def test__baselines__prior_of_all_codes__sums_to_one(posterior, n_features, n_slots):
+    config = ModelConfig(n_inputs=4, n_features=n_features, n_slots=n_slots, posterior=posterior, hidden=(4,))
+    module = DiscreteVAEModule(config)
+    with torch.no_grad():
+        for parameter in module.prior.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3)))
+        codes = torch.tensor(list(product([0.0, 1.0], repeat=n_features)))
+        if posterior == "coupled_categorical":
+            codes = codes[(codes.unflatten(-1, (n_slots, -1)).sum(-1) == 1).all(-1)]
+        log_probs = module.log_prior(codes)
+    assert float(log_probs.std()) > 0.1
+    assert float(log_probs.exp().sum()) == pytest.approx(1, rel=1e-5)
 
 
 def test__measure__unbiased_and_biased__can_be_told_apart():
