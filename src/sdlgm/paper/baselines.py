@@ -295,13 +295,13 @@ class DiscreteVAEModule(SDLGMModule):
             config.n_slots, n_symbols, latent, gate_prior=config.gate_prior, learn=config.learn_prior
         )
 
-    def log_prior(self, counts: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
+    def log_prior(self, counts: Float[Tensor, "batch K"]) -> Float[Tensor, " batch"]:
         posterior = self.posteriors[self.config.posterior]
         if posterior.latent == "bernoulli":
             symbols = torch.stack([1 - counts, counts], dim=-1)
         else:
             symbols = counts.unflatten(-1, (self.config.n_slots, -1))
-        return self.prior().log_prob_of(symbols)
+        return self.prior().log_prob_of(symbols.unsqueeze(0))[0]
 
 
 class DiscreteVAE(SDLGM):
