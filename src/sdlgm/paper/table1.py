@@ -192,7 +192,8 @@ PROTOCOL = {
     "ordered": "every second list is cut short in training, so that the first features matter most, and none in what "
     "is measured",
     "code": "each run notes a hash of the source that trained and measured it; runs without one are of earlier states "
-    "of it, under the same settings, and a few tenths of a nat may be due to that",
+    "of it under the same settings; those of sdlgm_chain that were repeated later, for the table of budgets, came out "
+    "the same to the last digit",
     "relaxed": "the closed-form (for chain: conditional) KL, less what repetitions add where codes are sets, with the "
     "likelihood of relaxed samples at the temperatures of that iteration; estimators with hard draws never train on "
     "such samples",
