@@ -178,7 +178,7 @@ def _curves(axis: Axes, result: Result, name: str, key: str, measure: str) -> No
     ticks = sorted({point[key] for point in result["growth"] if point["axis"] == name})
     axis.set_xticks(ticks[::2], [str(tick) for tick in ticks[::2]], fontsize=8)
     low, high = axis.get_ylim()
-    heights = [height for height in (10, 20, 50, 100, 200, 500) if low <= height <= high]
+    heights = [height for height in (10, 15, 20, 30, 50, 100, 200, 500) if low <= height <= high]
     axis.set_yticks(heights, [str(height) for height in heights], fontsize=8)
     axis.minorticks_off()
     axis.spines[["top", "right"]].set_visible(False)

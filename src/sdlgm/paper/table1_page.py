@@ -1,17 +1,16 @@
 """Page and pictures of Table I, and what of it others quote."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from sdlgm.paper.markdown import heading, line, mean_and_deviation
 from sdlgm.paper.provenance import protocol_lines
 from sdlgm.paper.table1 import ROWS
 from sdlgm.report.figures import BLUE, GREY, ORANGE
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LATENTS = {"bernoulli": "200 Bernoulli", "categorical": "20 categorical of 10", "slots": "40 slots of 200"}
 COLOURS = {"bernoulli": GREY, "categorical": ORANGE, "slots": BLUE}
@@ -142,11 +141,8 @@ def long_lines(result: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def honesty_picture(rows: list[Row]) -> "Figure":
+def honesty_picture(rows: list[Row]) -> Figure:
     """Relaxed criterion and discrete bound of every row, one point a seed; far to the right what is far off."""
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
     ordered = [row for latent in LATENTS for row in of_latent(rows, latent)]
     figure = Figure(figsize=(9.5, 0.29 * len(ordered) + 1.2), layout="constrained")
     near, far = figure.subplots(1, 2, sharey=True, width_ratios=[4, 1])
@@ -178,10 +174,8 @@ def honesty_picture(rows: list[Row]) -> "Figure":
     return figure
 
 
-def long_picture(result: Mapping[str, Any]) -> "Figure":
+def long_picture(result: Mapping[str, Any]) -> Figure:
     """The validation bound of the long run against time."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     axis = figure.subplots()
     minutes = [point["seconds"] / 60 for point in result["curve"]]
