@@ -20,7 +20,7 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.S)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/guide.md", marks=pytest.mark.slow)])
 def test__commands__on_a_page__run_one_after_the_other(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     commands = [shlex.split(line) for block in blocks(page, "bash") for line in block.strip().splitlines()]

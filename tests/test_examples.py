@@ -10,13 +10,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-QUICK = {"baskets"}
-EXAMPLES = [
-    pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else [pytest.mark.slow])
-    for path in sorted((ROOT / "examples").glob("*.py"))
-]
+EXAMPLES = [pytest.param(path, id=path.stem) for path in sorted((ROOT / "examples").glob("*.py"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES)
 def test__example__runs(path, tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
