@@ -157,7 +157,7 @@ def honesty_picture(rows: list[Row]) -> Figure:
                 axis.scatter([row["paper"]], [place], color="black", marker="|", s=70, zorder=4)
         axis.spines[["top", "right"]].set_visible(False)
     near.set(xlim=(55, 145), xlabel="negative ELBO on MNIST test (nats)")
-    far.set(xlim=(165, 1500), xscale="log", xlabel="logarithmic")
+    far.set(xlim=(165, 2200), xscale="log", xlabel="logarithmic")
     far.set_xticks([200, 500, 1200], ["200", "500", "1200"])
     far.minorticks_off()
     far.spines["left"].set_visible(False)
