@@ -627,6 +627,7 @@ from sklearn.datasets import load_digits
 from sdlgm import SDLGM, load
 X = load_digits().data[:400].astype(np.float32) / 16
 sizes = {"n_components": 16, "max_active": 5, "hidden": (32,), "batch_size": 50, "max_iter": 20, "random_state": 0}
+sizes["posterior"] = "shared"
 eager, compiled = (SDLGM(**sizes, gradient=sys.argv[1], compile=value).fit(X) for value in (False, True))
 assert abs(compiled.score(X) / eager.score(X) - 1) < 0.01
 eager.save(sys.argv[2])

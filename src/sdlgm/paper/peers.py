@@ -4,7 +4,9 @@ Their numbers are rounded, and what an entropy code of the rounded ones takes is
 SDLGM: the frequencies behind it are those of training images.
 """
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,19 +91,29 @@ def fitted_dictionary(train: np.ndarray, *, n_features: int, seed: int) -> MiniB
     learner = MiniBatchDictionaryLearning(
         n_features, batch_size=256, max_iter=DICTIONARY_PASSES, random_state=seed, transform_algorithm="omp"
     )
-    return learner.fit(train[:DICTIONARY_IMAGES] - train.mean(0))
+    with _dependent_atoms():
+        return learner.fit(train[:DICTIONARY_IMAGES] - train.mean(0))
+
+
+@contextmanager
+def _dependent_atoms() -> Iterator[None]:
+    """Let atoms depend on each other, as they must where there are more of them than pixels."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Orthogonal matching pursuit ended", RuntimeWarning)
+        yield
 
 
 def dictionary_codes(learner: MiniBatchDictionaryLearning, train: np.ndarray, test: np.ndarray, *, k: int) -> Coded:
     """Orthogonal matching pursuit with at most k non-zeros."""
     learner.set_params(transform_n_nonzero_coefs=k)
     mean = train.mean(0)
-    return _coded(
-        lambda images: learner.transform(images - mean),
-        lambda codes: codes @ learner.components_ + mean,
-        train[:PRICED_IMAGES],
-        test,
-    )
+    with _dependent_atoms():
+        return _coded(
+            lambda images: learner.transform(images - mean),
+            lambda codes: codes @ learner.components_ + mean,
+            train[:PRICED_IMAGES],
+            test,
+        )
 
 
 def _coded(
