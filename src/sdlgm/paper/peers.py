@@ -14,7 +14,7 @@ import torch
 from sklearn.decomposition import MiniBatchDictionaryLearning
 from torch import Tensor, nn
 
-DICTIONARY_IMAGES, DICTIONARY_PASSES = 20_000, 4  # minutes, as an SDLGM takes
+DICTIONARY_IMAGES, DICTIONARY_PASSES = 20_000, 4
 PRICED_IMAGES = 2_000  # training images whose codes give the frequencies and choose the rounding
 LEVELS = (4, 8, 16, 32, 64, 128, 256)  # that a coefficient is rounded to, over the range of all
 ROUNDING_COST = 1.05  # the fewest levels are taken that raise the error by at most this factor
