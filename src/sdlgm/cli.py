@@ -771,6 +771,16 @@ def _chosen(names: str, known: Iterable[str], what: str) -> list[str]:
     return chosen
 
 
+@contextlib.contextmanager
+def _results_in(path: Path) -> Iterator[None]:
+    """Refuse a file that cannot be written before the work begins, and say where the results are when it is done."""
+    from sdlgm.data import check_writable
+
+    check_writable(path)
+    yield
+    out.print(f"results: {path}", highlight=False, soft_wrap=True)
+
+
 @reproduce_app.command("table1")
 @_clear_errors
 def reproduce_table1(
@@ -790,21 +800,19 @@ def reproduce_table1(
 
     `sdlgm reproduce table1 --out docs/results/table1.json`
     """
-    from sdlgm.data import check_writable
     from sdlgm.paper import table1
 
-    check_writable(result)
-    chosen = _chosen(rows, table1.ROWS, "row")
-    table1.reproduce_table1(
-        result,
-        data=_image_data(data),
-        rows=chosen,
-        seeds=seeds or None,
-        iterations=iterations,
-        n_jobs=_n_jobs(jobs),
-        work_folder=work,
-    )
-    out.print(f"results: {result}", highlight=False, soft_wrap=True)
+    with _results_in(result):
+        chosen = _chosen(rows, table1.ROWS, "row")
+        table1.reproduce_table1(
+            result,
+            data=_image_data(data),
+            rows=chosen,
+            seeds=seeds or None,
+            iterations=iterations,
+            n_jobs=_n_jobs(jobs),
+            work_folder=work,
+        )
 
 
 @reproduce_app.command("table2")
@@ -821,19 +829,17 @@ def reproduce_table2(
 
     `sdlgm reproduce table2 --out docs/results/table2.json`
     """
-    from sdlgm.data import check_writable
     from sdlgm.paper import table2
 
-    check_writable(result)
-    table2.reproduce_table2(
-        result,
-        data=_chosen(data, table2.DATA, "data set"),
-        systems=_chosen(systems, table2.SYSTEMS, "system"),
-        quick=quick,
-        n_jobs=_n_jobs(jobs),
-        work_folder=work,
-    )
-    out.print(f"results: {result}", highlight=False, soft_wrap=True)
+    with _results_in(result):
+        table2.reproduce_table2(
+            result,
+            data=_chosen(data, table2.DATA, "data set"),
+            systems=_chosen(systems, table2.SYSTEMS, "system"),
+            quick=quick,
+            n_jobs=_n_jobs(jobs),
+            work_folder=work,
+        )
 
 
 @reproduce_app.command("counts")
@@ -852,19 +858,17 @@ def reproduce_counts(
 
     `sdlgm reproduce counts --out docs/results/counts.json`
     """
-    from sdlgm.data import check_writable
     from sdlgm.paper import counts
 
-    check_writable(result)
-    counts.reproduce_counts(
-        result,
-        data=_chosen(data, counts.DATA, "data set"),
-        systems=_chosen(systems, counts.SYSTEMS, "system"),
-        seeds=seeds or None,
-        n_jobs=_n_jobs(jobs),
-        work_folder=work,
-    )
-    out.print(f"results: {result}", highlight=False, soft_wrap=True)
+    with _results_in(result):
+        counts.reproduce_counts(
+            result,
+            data=_chosen(data, counts.DATA, "data set"),
+            systems=_chosen(systems, counts.SYSTEMS, "system"),
+            seeds=seeds or None,
+            n_jobs=_n_jobs(jobs),
+            work_folder=work,
+        )
 
 
 @reproduce_app.command("gradients")
@@ -878,12 +882,10 @@ def reproduce_gradients(
 
     `sdlgm reproduce gradients --out docs/results/gradients.json`
     """
-    from sdlgm.data import check_writable
     from sdlgm.paper.gradients import measure_gradients
 
-    check_writable(result)
-    measure_gradients(result, n_jobs=_n_jobs(jobs), work_folder=work)
-    out.print(f"results: {result}", highlight=False, soft_wrap=True)
+    with _results_in(result):
+        measure_gradients(result, n_jobs=_n_jobs(jobs), work_folder=work)
 
 
 @reproduce_app.command("figures")
@@ -923,19 +925,17 @@ def reproduce_budgets(
 
     `sdlgm reproduce budgets --out docs/results/budgets.json`
     """
-    from sdlgm.data import check_writable
     from sdlgm.paper import budgets
 
-    check_writable(result)
-    budgets.reproduce_budgets(
-        result,
-        data=_image_data(data),
-        iterations=iterations,
-        seeds=seeds,
-        n_jobs=_n_jobs(jobs),
-        work_folder=work,
-    )
-    out.print(f"results: {result}", highlight=False, soft_wrap=True)
+    with _results_in(result):
+        budgets.reproduce_budgets(
+            result,
+            data=_image_data(data),
+            iterations=iterations,
+            seeds=seeds,
+            n_jobs=_n_jobs(jobs),
+            work_folder=work,
+        )
 
 
 @reproduce_app.command("long")
@@ -953,12 +953,10 @@ def reproduce_long(
 
     `sdlgm reproduce long --out docs/results/long.json`
     """
-    from sdlgm.data import check_writable
     from sdlgm.paper.long import long_run
 
-    check_writable(result)
-    long_run(result, data=_image_data(data), iterations=iterations, seed=seed, work_folder=work, verbose=True)
-    out.print(f"results: {result}", highlight=False, soft_wrap=True)
+    with _results_in(result):
+        long_run(result, data=_image_data(data), iterations=iterations, seed=seed, work_folder=work, verbose=True)
 
 
 def _evaluation_table(evaluation: Any, name: str) -> Table:

@@ -206,26 +206,26 @@ def standing(rows: list[Row]) -> list[str]:
     slots = of_latent(rows, "slots")
     if not plain or not slots:
         return []
-    ours = best(slots)
-    lines = [
-        f"Chosen by the validation images, the best baseline is {_named(best(plain))}, the best SDLGM "
-        f'"{ours["title"]}": {_compared(ours, best(plain))}.'
-    ]
-    uncoupled = [row for row in slots if "chain" not in row["system"]]
+    ours, baseline = best(slots), best(plain)
+    text = (
+        f"Chosen by the validation images, the best baseline is {_named(baseline)}, the best SDLGM "
+        f'"{ours["title"]}": {_compared(ours, baseline)}.'
+    )
     if coupled:
         control = best(coupled)
-        lines[0] += (
+        text += (
             " A posterior whose later variables see the earlier ones, as those of the SDLGM's chain do, can be given "
             f"to the baselines too. The best of these controls is {_named(control)}: {_compared(ours, control)}. It "
             f"has no budget, and {_mean(control['mean_active']):.0f} variables in use on average; the SDLGM has "
             f"{_mean(ours['mean_active']):.0f}."
         )
+    uncoupled = [row for row in slots if "chain" not in row["system"]]
     if coupled and uncoupled:
-        lines[0] += (
+        text += (
             " Without such a posterior on either side the best are the baseline named first and "
-            f'"{best(uncoupled)["title"]}": {_compared(best(uncoupled), best(plain))}.'
+            f'"{best(uncoupled)["title"]}": {_compared(best(uncoupled), baseline)}.'
         )
-    return [*lines, ""]
+    return [text, ""]
 
 
 def _named(row: Row) -> str:
