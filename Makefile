@@ -25,11 +25,11 @@ help:
 
 # What a user gets, and what a developer gets on top.
 .venv/.user: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP_INSTALL) -e .
+	$(PIP_INSTALL) -e '.[data,report]'
 	@touch $@
 
 .venv/.developer: .venv/.user
-	$(PIP_INSTALL) -e '.[test,lint,build]'
+	$(PIP_INSTALL) -e '.[data,report,distributed,test,lint,build]'
 	@touch $@
 
 install: .venv/.developer

@@ -27,6 +27,10 @@ class ProcessLostError(SDLGMError, RuntimeError):
     """One of several processes that train a model together has died, or cannot be reached any more."""
 
 
+class MissingDependencyError(SDLGMError, ImportError):
+    """An optional dependency is not installed. The message contains the command that installs it."""
+
+
 class BudgetError(SDLGMError, ValueError):
     """A code has more active slots than the model's budget allows."""
 
