@@ -140,11 +140,12 @@ def sdlgm_cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     annealed = {"gradient": "annealed_straight_through", "final_temperature": 0.3}
     for posterior in POSTERIORS:
         yield f"sdlgm annealed {posterior}", case(digits, **annealed, posterior=posterior)
-    yield "sdlgm ordered budget", lambda: {
-        "codes": digest(
-            SDLGM(**SMALL, random_state=0, posterior="ordered").fit(digits).transform(digits, budget=2)
-        )
-    }
+    yield (
+        "sdlgm ordered budget",
+        lambda: {
+            "codes": digest(SDLGM(**SMALL, random_state=0, posterior="ordered").fit(digits).transform(digits, budget=2))
+        },
+    )
 
     def files() -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
@@ -153,8 +154,9 @@ def sdlgm_cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
             return of_sdlgm(SDLGM(**SMALL, random_state=0).fit(path), digits)
 
     yield "sdlgm files", files
-    yield "sdlgm stream", lambda: of_sdlgm(
-        SDLGM(**SMALL, random_state=0).fit(part for part in np.array_split(digits, 4)), digits
+    yield (
+        "sdlgm stream",
+        lambda: of_sdlgm(SDLGM(**SMALL, random_state=0).fit(part for part in np.array_split(digits, 4)), digits),
     )
 
     def in_passes() -> dict[str, Any]:
@@ -228,9 +230,9 @@ def labelled_cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
 
 def baseline_cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     try:
-        from reproduction.baselines import DiscreteVAE  # pyright: ignore
+        from reproduction.baselines import DiscreteVAE
     except ImportError:
-        from sdlgm.paper.baselines import DiscreteVAE  # pyright: ignore
+        return
     digits = (load_digits().data[:400] / 16).astype(np.float32)
 
     def case(**settings: Any) -> Callable[[], dict[str, Any]]:

@@ -6,8 +6,9 @@ there are counts.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sdlgm._version import __version__
 from sdlgm.errors import (
     BudgetError,
     CheckpointError,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
         load,
     )
 
-__version__ = "0.1.0"
 _ESTIMATORS = (
     "SDLGM",
     "CountEvaluation",
@@ -68,8 +68,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the estimators, and with them torch, when they are first asked for."""
+def __getattr__(name: str) -> object:
+    """Import the estimators, and with them torch, when one is first used."""
     if name in _ESTIMATORS:
         return getattr(import_module("sdlgm.estimators"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

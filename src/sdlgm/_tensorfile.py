@@ -1,7 +1,13 @@
-"""The one file format of sdlgm: safetensors, with a JSON document in its header. Such a file cannot run code."""
+"""The file format of models and checkpoints: safetensors with a JSON document in its header. It cannot hold code.
 
+Version 2 adds a SHA-256 of the document and the tensors, and the version of sdlgm that wrote the file. Files of
+version 1 are read too.
+"""
+
+import hashlib
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +17,41 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from sdlgm._files import write_whole
+from sdlgm._version import __version__
 from sdlgm.errors import ModelFileError
 
-VERSION = 1
+VERSION = 2
 METADATA_KEY = "sdlgm"
+# Files of version 1 do not name the version of sdlgm that wrote them.
+FIRST_RELEASE = "0.1.0"
+
+
+@dataclass(frozen=True)
+class Content:
+    """The content of a file."""
+
+    document: dict[str, Any]
+    tensors: dict[str, Tensor]
+    written_by: str
+    """The version of sdlgm that wrote the file."""
+
+    def under(self, prefix: str) -> dict[str, Tensor]:
+        """Return the tensors whose names begin with ``prefix`` and a dot, by the rest of their names."""
+        start = f"{prefix}."
+        return {name.removeprefix(start): x for name, x in self.tensors.items() if name.startswith(start)}
 
 
 def write(path: str | os.PathLike[str], kind: str, document: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
     """Write tensors and a JSON document, whole or not at all."""
+    header = {"format": kind, "version": VERSION, "written_by": __version__, "document": document}
+    header["sha256"] = checksum(header, tensors)
     # One entry: safetensors writes several in any order, and equal models should be equal files.
-    content = json.dumps({"format": kind, "version": VERSION, "document": document}, allow_nan=False)
+    content = json.dumps(header, allow_nan=False)
     return write_whole(path, lambda temporary: save_file(tensors, temporary, {METADATA_KEY: content}))
 
 
-def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read what `write` wrote as the same ``kind``; anything else is a `ModelFileError` that says what it is."""
+def read(path: str | os.PathLike[str], kind: str) -> Content:
+    """Read a file that `write` wrote as the same ``kind``; raise `ModelFileError` for anything else."""
     path = Path(path)
     if not path.exists():
         raise ModelFileError(f"{path}: there is no such file")
@@ -33,43 +59,50 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
         raise ModelFileError(f"{path}: is a folder, not a {kind} file")
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            document = _document(path, kind, metadata)
+            header = _header(path, kind, file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError, UnicodeDecodeError) as error:
         raise ModelFileError(f"{path}: not a {kind} file, or damaged ({error})") from error
-    return document, tensors
+    if header["version"] >= 2 and header.get("sha256") != checksum(header, tensors):
+        raise ModelFileError(f"{path}: is damaged: its checksum does not match its content; restore it from a copy")
+    return Content(header["document"], tensors, str(header.get("written_by", FIRST_RELEASE)))
 
 
-def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with ``prefix`` and a dot, by the rest of their names."""
-    start = f"{prefix}."
-    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+def checksum(header: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """Return the SHA-256 of a header, without its own checksum, and of named tensors."""
+    digest = hashlib.sha256()
+    signed = {name: value for name, value in header.items() if name != "sha256"}
+    digest.update(json.dumps(signed, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
-def finite(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors themselves, if all of their entries are numbers."""
+def check_finite(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors, or raise if an entry is not finite."""
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"the tensor {name} has entries that are not finite")
     return tensors
 
 
-def _document(path: Path, kind: str, metadata: dict[str, str]) -> dict[str, Any]:
+def _header(path: Path, kind: str, metadata: dict[str, str]) -> dict[str, Any]:
     if METADATA_KEY not in metadata:
         raise ModelFileError(f"{path}: expected a {kind} file, found a safetensors file of another program")
     try:
-        content = json.loads(metadata[METADATA_KEY])
-        found, version, document = content["format"], content["version"], content["document"]
+        header = json.loads(metadata[METADATA_KEY])
+        found, version, document = header["format"], header["version"], header["document"]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ModelFileError(f"{path}: its settings cannot be read ({error})") from error
     if found != kind:
         raise ModelFileError(f"{path}: expected a {kind} file, found a {found} file")
-    if version != VERSION:
+    if type(version) is not int or not 1 <= version <= VERSION:
         raise ModelFileError(
-            f"{path}: file version {version} is not known to this sdlgm, which reads version {VERSION}; "
+            f"{path}: file version {version} is not known to this sdlgm, which reads versions up to {VERSION}; "
             "use the release of sdlgm that wrote the file, or a newer one"
         )
     if not isinstance(document, dict):
         raise ModelFileError(f"{path}: its settings are not a JSON object")
-    return document
+    return header

@@ -8,7 +8,7 @@ from sdlgm.data.idx import read_idx
 from sdlgm.data.labelled import read_counted, read_labelled
 from sdlgm.data.loading import Batches, load_data, load_mulan, open_batches
 from sdlgm.data.named import DATASETS, fetch, find_file
-from sdlgm.data.rows import RowFiles, is_stream, open_rows, rows_of
+from sdlgm.data.rows import RowFiles, SpooledRows, is_stream, open_rows, rows_of
 from sdlgm.data.tables import CODES, TABLES, check_writable, read_table, write_table
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Dataset",
     "MultiLabelDataset",
     "RowFiles",
+    "SpooledRows",
     "check_writable",
     "checksum",
     "digit_columns",

@@ -1,9 +1,9 @@
-"""The scikit-learn face of the model."""
+"""The scikit-learn estimators."""
 
-from sdlgm.estimators._classifier import LabelEvaluation, LabelNumbers, SDLGMClassifier
-from sdlgm.estimators._counter import CountEvaluation, SDLGMCounter
+from sdlgm.estimators._classifier import SDLGMClassifier
+from sdlgm.estimators._counter import SDLGMCounter
 from sdlgm.estimators._modelfile import load
-from sdlgm.estimators._results import Evaluation, PosteriorProbs
+from sdlgm.estimators._results import CountEvaluation, Evaluation, LabelEvaluation, LabelNumbers, PosteriorProbs
 from sdlgm.estimators._sdlgm import SDLGM
 
 __all__ = [

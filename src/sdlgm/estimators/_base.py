@@ -1,43 +1,44 @@
-"""What every estimator of the library has in common."""
+"""The common part of all estimators: settings, training, files."""
 
 import os
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from numbers import Integral, Real
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor, nn
+from torch import Tensor
 
 from sdlgm import train
 from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators import _modelfile
-from sdlgm.estimators._inputs import Scaling, in_batches, usable_device
+from sdlgm.estimators._compat import Interval, StrOptions
+from sdlgm.estimators._fitted import Fitted
 from sdlgm.estimators._targets import check_budget
-from sdlgm.model.networks import ACTIVATIONS
-from sdlgm.model.supervised import SupervisedModule
+from sdlgm.model.modules import TrainableModule
+from sdlgm.model.networks.layers import ACTIVATIONS
+from sdlgm.model.noise import Noise
 from sdlgm.train.batches import Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RandomState = int | np.random.RandomState | None
 
-# Distributions of the number of labels, or of a count, have as many entries.
+# The largest budget with targets; distributions of the number of labels, or of a count, have as many entries.
 LARGEST_BUDGET = 10**4
+# Rows on which a run with targets is watched.
+WATCHED_ROWS = 100
 
-# What scikit-learn notes when rows are validated for a fit.
+# Attributes that scikit-learn sets when rows are validated for a fit.
 _OF_THE_COLUMNS = ("n_features_in_", "feature_names_in_")
 
-_BATCH = 1000
-# Rows on which a run with targets is watched.
-_WATCHED_ROWS = 100
-
-
-# Of the parameters that all estimators have.
 COMMON_CONSTRAINTS: dict[str, list[Any]] = {
     "hidden": [tuple, list],
     "activation": [StrOptions(set(ACTIVATIONS))],
@@ -51,7 +52,7 @@ COMMON_CONSTRAINTS: dict[str, list[Any]] = {
     "device": [str],
     "verbose": ["verbose"],
 }
-# And of those that estimators with targets have.
+"""Constraints of the parameters that all estimators have."""
 SUPERVISED_CONSTRAINTS: dict[str, list[Any]] = {
     **COMMON_CONSTRAINTS,
     "max_active": [Interval(Integral, 1, LARGEST_BUDGET, closed="both"), None],
@@ -59,130 +60,162 @@ SUPERVISED_CONSTRAINTS: dict[str, list[Any]] = {
     "weight_decay": [Interval(Real, 0, None, closed="left")],
     "batch_size": [Interval(Integral, 1, None, closed="left")],
 }
+"""Constraints of the parameters that estimators with targets have."""
+
+FittedModel = TypeVar("FittedModel", bound=Fitted)
 
 
-class TorchEstimator(BaseEstimator):
-    """An estimator around a torch module: seeds, checkpoints, files."""
+class TorchEstimator(BaseEstimator, Generic[FittedModel]):
+    """An estimator around a torch module: settings, seeds, training, checkpoints, files.
+
+    The fitted state is one frozen object, ``_fitted``. A trainer exists only during `fit`, and between two calls of
+    ``partial_fit``.
+    """
 
     n_features_in_: int
     feature_names_in_: np.ndarray
-    module_: Any
     n_iter_: int
     history_: list[train.Record]
-    _fitting: Any
+    _fitted: FittedModel
 
+    hidden: tuple[int, ...]
     random_state: RandomState
+    device: str
     checkpoint_dir: str | os.PathLike[str] | None
     checkpoint_every: int
     resume: bool
     verbose: int
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file that `sdlgm.load` reads. The file holds numbers and settings, no code."""
+        """Write the fitted model to one file that `sdlgm.load` reads.
+
+        The file holds numbers and settings, no code.
+
+        Parameters
+        ----------
+        path : path
+            Conventionally ends with ``.sdlgm``.
+
+        """
         check_is_fitted(self)
         _modelfile.save(self, path)
 
     def _check_settings(self) -> None:
-        """What `_parameter_constraints` cannot say."""
+        """Raise for settings that `_parameter_constraints` cannot express."""
         if self.resume and self.checkpoint_dir is None:
             raise ValueError("resume=True needs a checkpoint_dir, to know where the checkpoint is")
         if self.resume and not isinstance(self.random_state, Integral):
             raise ValueError("resume=True needs an integer random_state, to know that the run is the same")
-        for name in ("hidden", "gate_hidden"):
-            widths = getattr(self, name, ())
-            if not all(isinstance(width, Integral) and int(width) > 0 for width in widths):
-                raise ValueError(f"{name}={widths!r}; it is a tuple of positive whole numbers")
+        check_widths("hidden", self.hidden)
 
-    def _run(self, fitting: Any, batches: train.AnyBatches, monitor: Any, seed: int, callback: Any = None) -> Self:
-        """Train, and make what comes of it the estimator's own; after a divergence, the last good parameters."""
+    # Training
+
+    def _run(
+        self,
+        fitted: FittedModel,
+        trainer: train.Trainer,
+        batches: train.Batches,
+        monitor: train.Monitor,
+        callback: train.Callback | None = None,
+    ) -> Self:
+        """Train the module of ``fitted`` in place and publish it; after a divergence, with the last good parameters."""
         progress = train.Progress()
         try:
             train.fit(
-                fitting.trainer,
+                trainer,
                 batches,
                 monitor,
                 progress,
-                checkpoint=self._checkpoint(fitting.trainer, batches, seed),
+                checkpoint=self._checkpoint(trainer, batches),
                 resume=bool(self.resume),
                 visible=bool(self.verbose),
                 callback=callback,
             )
         except TrainingDivergedError:
-            if progress.history:  # otherwise nothing good has come of it, and the estimator stays what it was
-                self._publish(fitting, progress.history)
+            if progress.history:  # otherwise there is nothing good to publish
+                self._publish(replace(fitted, n_iter=trainer.iteration, history=tuple(progress.history)))
             raise
-        return self._publish(fitting, progress.history)
+        return self._publish(replace(fitted, n_iter=trainer.iteration, history=tuple(progress.history)))
 
-    def _publish(self, fitting: Any, history: list[train.Record]) -> Self:
-        """Make what was fitted the estimator's own, all at once."""
-        raise NotImplementedError
+    def _checkpoint(self, trainer: train.Trainer, batches: train.Batches) -> train.Checkpoint | None:
+        if self.checkpoint_dir is None:
+            return None
+        # JSON turns a tuple into a list; the identity is compared after such a trip.
+        config = asdict(trainer.module.config)
+        model = {key: list(value) if isinstance(value, tuple) else value for key, value in config.items()}
+        options = asdict(trainer.config)
+        identity = {**model, **options, "seed": trainer.seed, "data": batches.fingerprint()}
+        return train.Checkpoint(self.checkpoint_dir, self.checkpoint_every, identity)
+
+    def _publish(self, fitted: FittedModel) -> Self:
+        """Set the fitted state and the public attributes, all at once."""
+        fitted.module.eval()
+        self._fitted = fitted
+        self.n_iter_ = fitted.n_iter
+        self.history_ = list(fitted.history)
+        return self
+
+    def _warn(self, problem: str | None) -> None:
+        """Warn that a fit did not work."""
+        if problem is not None:
+            warnings.warn(f"the fit did not work: {problem}", ConvergenceWarning, stacklevel=4)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """A fit that fails before it has published anything leaves what the estimator knows of its columns alone."""
+        """Restore the attributes of the columns if a fit fails before it has published anything."""
         known = {name: value for name, value in vars(self).items() if name in _OF_THE_COLUMNS}
-        published = vars(self).get("_fitting")
+        published = vars(self).get("_fitted")
         try:
             yield
         except BaseException:
-            if vars(self).get("_fitting") is published:
+            if vars(self).get("_fitted") is published:
                 for name in _OF_THE_COLUMNS:
                     vars(self).pop(name, None)
                 vars(self).update(known)
             raise
 
+    # Randomness
+
     def _seed_of(self, random_state: RandomState) -> int:
         return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
-    def _generator_on(self, device: torch.device, random_state: RandomState) -> torch.Generator:
+    def _noise(self, random_state: RandomState) -> Noise:
+        """Return the noise of a method call, by default that of the estimator's own ``random_state``."""
         seed = self._seed_of(self.random_state if random_state is None else random_state)
-        return torch.Generator(device).manual_seed(seed)
+        return Noise.seeded(seed, self._fitted.device)
 
-    def _checkpoint(self, trainer: train.Trainer, batches: train.AnyBatches, seed: int) -> train.Checkpoint | None:
-        if self.checkpoint_dir is None:
-            return None
-        # Through JSON a tuple becomes a list; the identity is compared after such a trip.
-        config = asdict(trainer.module.config)
-        model = {key: list(value) if isinstance(value, tuple) else value for key, value in config.items()}
-        identity: dict[str, Any] = {**model, **asdict(trainer.config), "seed": seed, "data": batches.fingerprint()}
-        return train.Checkpoint(self.checkpoint_dir, self.checkpoint_every, identity)
-
-    # What a model file holds beside what all estimators have
+    # Content of a model file beside what all estimators have
 
     def _fitted_params(self) -> dict[str, Any]:
-        """Settings as they were when the model was fitted."""
+        """Return settings as they were when the model was fitted."""
         return {}
 
     def _fitted_document(self) -> dict[str, Any]:
-        """What was learned and is no tensor, as JSON knows it."""
+        """Return what was learned beside tensors, as JSON."""
         return {}
 
     def _fitted_tensors(self) -> dict[str, Tensor]:
-        """What was learned beside the module and the scaling."""
+        """Return what was learned beside the module and the scaling."""
         return {}
 
-    def _module_of(self, document: dict[str, Any]) -> Callable[[], nn.Module]:
-        """How to make the module that settings and document describe."""
+    def _module_factory(self, document: dict[str, Any]) -> "Callable[[], TrainableModule]":
+        """Return a function that makes the module of settings and document."""
         raise NotImplementedError
 
-    def _restored(
-        self,
-        document: dict[str, Any],
-        tensors: dict[str, Tensor],
-        module: Any,
-        scaling: Scaling,
-        n_iter: int,
-        seed: int,
-        history: list[train.Record],
-    ) -> Self:
-        """The estimator as it was when it was saved."""
+    def _restore(self, base: Fitted, document: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+        """Publish the fitted model of a file."""
         raise NotImplementedError
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "module_")
+        return hasattr(self, "_fitted")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the trainer out of pickles and copies; `partial_fit` then begins with a fresh optimiser."""
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_trainer"}
 
 
-class SupervisedEstimator(TorchEstimator):
+class SupervisedEstimator(TorchEstimator[FittedModel]):
     """An estimator whose rows have targets."""
 
     max_active: int | None
@@ -191,19 +224,18 @@ class SupervisedEstimator(TorchEstimator):
     learning_rate: float
     lr_decay: float
     weight_decay: float
-    device: str
 
-    def _budget_for(self, targets: np.ndarray, what: str) -> int:
-        """The budget that was set, or that of these targets; rows beyond it are refused."""
+    def _budget_for(self, targets: np.ndarray, unit: str) -> int:
+        """Return the budget that was set, or that of these targets; raise for rows beyond it."""
         largest = max(1, int(targets.sum(axis=1).max()))
         if largest > LARGEST_BUDGET:
             raise ValueError(f"a row of y adds up to {largest}; the largest budget is {LARGEST_BUDGET}")
         max_active = largest if self.max_active is None else int(self.max_active)
-        check_budget(targets, max_active, what)
+        check_budget(targets, max_active, unit)
         return max_active
 
     def _train_config(self) -> train.TrainConfig:
-        """For an objective in which nothing is relaxed."""
+        """Return the options of training for an objective without draws."""
         return train.TrainConfig(
             max_iter=int(self.max_iter),
             batch_size=int(self.batch_size),
@@ -220,34 +252,37 @@ class SupervisedEstimator(TorchEstimator):
             weight_decay=float(self.weight_decay),
         )
 
-    def _new_trainer(self, module: SupervisedModule, seed: int) -> train.SupervisedTrainer:
-        device = usable_device(self.device)
-        return train.SupervisedTrainer(module.to(device), self._train_config(), seed)
+    def _train(self, fitted: FittedModel, rows: Rows, targets: train.Targets, seed: int) -> Self:
+        """Train on rows, of which the first ones have known targets."""
+        prepare = fitted.scaling.apply
+        n_known = int(targets.known.sum())
+        places = np.random.default_rng(seed).permutation(n_known)[:WATCHED_ROWS]
+        batches = train.ShuffledBatches(rows, int(self.batch_size), seed, prepare, targets)
+        monitor = train.Monitor(rows[places], seed, prepare=prepare, targets=targets.y[places])
+        trainer = train.Trainer(fitted.module, self._train_config(), seed)
+        self._run(fitted, trainer, batches, monitor)
+        self._warn(train.convergence_problem(self.history_))
+        return self
 
-    def _run_on(self, fitting: Any, packed: np.ndarray, n_with_targets: int, seed: int) -> Self:
-        """Train on packed rows, of which the first have targets."""
-        watched = packed[np.random.default_rng(seed).permutation(n_with_targets)[:_WATCHED_ROWS]]
-        batches = train.ShuffledBatches(packed, int(self.batch_size), seed)
-        return self._run(fitting, batches, train.SupervisedMonitor(watched, seed), seed)
-
-    def _validated(self, X, *, reset: bool) -> Rows:
+    def _validate_rows(self, X: object, *, reset: bool) -> Rows:
         return cast(Rows, validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]))
 
-    def _batches(self, rows: Rows) -> Iterator[Tensor]:
-        for number, batch in enumerate(in_batches(rows, _BATCH)):
-            values = self._fitting.scaling.apply_checked(batch, first_row=number * _BATCH)
-            yield train.to_tensor(values, self._fitting.trainer.device)
+
+def check_widths(name: str, widths: object) -> None:
+    """Raise if the widths of hidden layers are not positive whole numbers."""
+    if not all(isinstance(width, Integral) and int(width) > 0 for width in cast(tuple[object, ...], widths)):
+        raise ValueError(f"{name}={widths!r}; it has to be a tuple of positive whole numbers")
 
 
-def checked_budget(budget: Any) -> int:
-    """A budget from a file."""
+def checked_budget(budget: object) -> int:
+    """Return a budget from a file, or raise."""
     if not isinstance(budget, int) or isinstance(budget, bool) or not 1 <= budget <= LARGEST_BUDGET:
         raise ValueError(f"the budget is {budget}")
     return budget
 
 
-def checked_classes(classes: Any) -> np.ndarray:
-    """Names or numbers of labels or classes from a file."""
+def checked_classes(classes: object) -> np.ndarray:
+    """Return names or numbers of labels or classes from a file, or raise."""
     plain = isinstance(classes, list) and all(isinstance(name, str | int | float) for name in classes)
     if not plain or len(set(classes)) != len(classes):
         raise ValueError("the classes are not a list of different names or numbers")

@@ -1,21 +1,22 @@
-"""The multi-label classifier."""
+"""The multi-label classifier: its parameters and its public methods."""
 
 import itertools
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Literal, Protocol, Self, cast
 
 import numpy as np
+import scipy.sparse as sp
 import torch
-from sklearn.base import ClassifierMixin, _fit_context, clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.metrics import f1_score
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
-from sdlgm import _tensorfile, train
+from sdlgm import train
 from sdlgm.estimators._base import (
     SUPERVISED_CONSTRAINTS,
     RandomState,
@@ -23,13 +24,20 @@ from sdlgm.estimators._base import (
     checked_budget,
     checked_classes,
 )
+from sdlgm.estimators._checks import usable_device
+from sdlgm.estimators._compat import Interval, StrOptions, fit_context
+from sdlgm.estimators._fitted import Fitted, FittedClassifier
 from sdlgm.estimators._forest import Forest
-from sdlgm.estimators._inputs import Columns, Scaling
+from sdlgm.estimators._modelfile import loadable
+from sdlgm.estimators._preparation import Columns, Scaling
+from sdlgm.estimators._results import LabelEvaluation, LabelNumbers
 from sdlgm.estimators._targets import Labels, check_budget, labels_of
-from sdlgm.model.labelled import LabelledConfig, LabelledModule, Variant
-from sdlgm.model.labels import LABEL_FORMS, LabelForm
-from sdlgm.model.members import for_each_member, mean_over_members
-from sdlgm.thresholds import best_threshold, best_thresholds, f1, labels_at, out_of_fold
+from sdlgm.estimators._thresholds import best_threshold, best_thresholds, f1, labels_at, out_of_fold
+from sdlgm.model.codes.label_sets import LABEL_FORMS
+from sdlgm.model.modules import MultiLabelModule
+from sdlgm.model.networks.members import for_each_member, mean_over_members
+from sdlgm.model.networks.multilabel import MultiLabelConfig
+from sdlgm.model.noise import Noise
 from sdlgm.train.batches import Rows
 
 _FOLDS = 5
@@ -49,115 +57,83 @@ _SAVED_AS_FITTED = (
 _CV_THRESHOLDS = {"cv", "cv_per_label"}
 
 
-@dataclass(frozen=True)
-class LabelNumbers:
-    """How many labels rows have."""
+class _OfMembers(Protocol):
+    """A method of the module that returns values for each member and row."""
 
-    mean: np.ndarray
-    """Expected number, (n_samples,)."""
-    probs: np.ndarray
-    """Probability of each number from 0 to max_active, (n_samples, max_active + 1)."""
+    def __call__(self, x: Tensor, *, n_samples: int, noise: Noise) -> Tensor: ...
 
 
-@dataclass(frozen=True)
-class LabelEvaluation:
-    """Scores of a classifier on rows with known labels; F1 between 0 and 1."""
-
-    n_rows: int
-    max_active: int
-    micro_f1: float
-    macro_f1: float
-    """Labels that no row has, and that were not predicted either, count as 0, as in scikit-learn."""
-    macro_f1_present: float
-    """Over the labels that some row has."""
-    exact_match: float
-    """Share of rows whose labels are all right."""
-    hamming_loss: float
-    """Share of wrong entries."""
-    log_loss: float
-    """Nats a row, of each label's probability by itself."""
-    n_labels_true: float
-    n_labels_predicted: float
-    n_labels_expected: float
-
-
-@dataclass(frozen=True)
-class _Fitting:
-    """What a fit makes, before the estimator takes it over."""
-
-    classes: np.ndarray
-    single_label: bool
-    threshold: float | np.ndarray
-    scaling: Scaling
-    trainer: train.SupervisedTrainer
-    forest: Forest | None
-
-
-class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
+@loadable
+class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
     """Multi-label classification with a learned number of labels and a hard budget of them.
 
-    The labels y of a row are the features of its code: at most ``max_active`` out of K, and how many it has is a random
+    The labels y of a row are the features of its code: at most ``max_active`` out of K. Their number is a random
     variable that the model learns. ``variant="dis"`` maximises log q(y | x). ``"gen"`` and ``"con"`` also model x:
 
         log q(y | x) + reconstruction_weight * (bound on log p(x | y) + bound on log p(x)),
 
-    for rows with labels, and the last bound alone for rows without; see `sdlgm.model.labelled`.
+    for rows with labels, and the last bound alone for rows without; see `sdlgm.model.modules.multilabel`.
 
     Parameters
     ----------
     variant : {"dis", "gen", "con"}, default="dis"
-        Discriminative; generative, with a decoder from labels to x; or conditional generative, whose decoder also sees
-        ``n_latent`` features that nobody has named.
+        Discriminative; generative, with a decoder from labels to x; or conditional generative, whose decoder also gets
+        ``n_latent`` latent features.
     max_active : int or None, default=None
         Largest number of labels of a row, L0. None takes that of the training data.
     likelihood : {"subset", "closed_form", "multinomial", "monte_carlo"}, default="subset"
-        What a set of labels is worth. ``"closed_form"``: P(y_k = 1) = 1 - (1 - lambda pi_k) ** L0.
+        Probability of a set of labels. ``"closed_form"``: P(y_k = 1) = 1 - (1 - lambda pi_k) ** L0.
         ``"multinomial"``: |y| ~ Binomial(L0, lambda), labels drawn from pi. ``"subset"``: log-odds for each label, no
         more than L0 present, in the order of the labels. These need no samples. ``"monte_carlo"`` is the paper's, with
         relaxed samples. See `docs/classification.md`.
     n_latent : int, default=20
-        Number of features beside the labels, for ``variant="con"``.
+        Number of latent features beside the labels, for ``variant="con"``.
     temperature : float, default=1.0
-        Of the relaxed gates and features, for ``likelihood="monte_carlo"``.
+        Temperature of the relaxed gates and features, for ``likelihood="monte_carlo"``.
     threshold : float, "cv" or "cv_per_label", default=0.5
-        Labels with at least this probability are predicted. ``"cv"`` chooses it by five folds of the training rows, for
-        the largest micro F1. ``"cv_per_label"`` chooses one for each label, which may be lower for rare labels, for the
-        largest macro F1.
+        Labels with at least this probability are predicted. ``"cv"`` chooses it by five-fold cross-validation on the
+        training rows, for the largest micro F1. ``"cv_per_label"`` chooses one for each label, which may be lower for
+        rare labels, for the largest macro F1.
     hidden : tuple of int, default=(256,)
-        Hidden layers of the encoder; the decoder has the same in reverse.
+        Widths of the hidden layers of the encoder; the decoder has them in reverse.
     activation : {"silu", "relu"}, default="silu"
+        Activation function of all networks.
     dropout : float, default=0.5
-        Of the encoder's hidden layers.
+        Dropout rate of the encoder's hidden layers.
     input_dropout : float, default=0.3
-        Of the encoder's inputs.
+        Dropout rate of the encoder's inputs.
     weight_decay : float, default=0.1
-        How strongly parameters are drawn to zero, apart from the gradient (as in AdamW).
+        Weight decay, decoupled from the gradient as in AdamW.
     reconstruction_weight : float, default=0.01
-        Of what ``"gen"`` and ``"con"`` know about x.
+        Weight of the model of x, for ``variant="gen"`` and ``"con"``.
     n_members : int, default=1
-        Networks that differ in their initial weights and in their dropout, trained side by side; their probabilities
-        are averaged.
+        Number of networks that are trained side by side and averaged. They differ in initial weights and dropout.
     n_trees : int, default=0
-        Trees that vote beside the networks, with half of the weight: a leaf votes with the labels of its training rows.
-        On small tables networks and trees together are often better than either.
+        Number of extremely randomised trees whose votes are averaged with the networks. A leaf votes with the labels of
+        its training rows. On small tables networks and trees together are often better than either.
     n_samples : int, default=1
-        Relaxed samples a row and iteration, for ``likelihood="monte_carlo"``.
+        Relaxed samples for each row and iteration, for ``likelihood="monte_carlo"``.
     kl_warmup : float, default=0.3
         First fraction of ``max_iter`` over which the weight of the KL rises from 0 to 1.
     max_iter : int, default=500
-        Iterations, each of one batch.
+        Number of iterations, each of one batch.
     batch_size : int, default=200
+        Rows in a batch.
     learning_rate : float, default=3e-3
+        Learning rate of AdamW.
     lr_decay : float, default=1.0
         Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
     checkpoint_dir : path or None, default=None
         Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM; the folds for
         ``threshold="cv"`` have folders of their own in it.
     checkpoint_every : int, default=1000
+        Iterations between two checkpoints.
     resume : bool, default=False
         Let `fit` continue from the checkpoint, if there is one. Needs an integer ``random_state``.
     random_state : int, RandomState or None, default=None
+        Seed. An integer makes results reproducible.
     device : str, default="cpu"
+        A torch device, such as cpu or cuda.
     verbose : int, default=0
         Show a progress bar if not 0.
 
@@ -168,12 +144,15 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
     max_active_ : int
         The budget in use.
     single_label_ : bool
-        Whether y was one class a row.
+        Whether y was one class for each row.
     threshold_ : float or ndarray of shape (n_labels,)
+        The threshold in use.
     n_iter_ : int
+        Number of iterations done.
     history_ : list of Record
         Training curves; ``discrete`` is the mean log q(y | x).
-    module_ : LabelledModule
+    module_ : MultiLabelModule
+        The fitted torch module.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only if X had column names.
@@ -188,10 +167,6 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
     ((200, 4), True)
 
     """
-
-    n_features_in_: int
-    feature_names_in_: np.ndarray
-    classes_: np.ndarray
 
     _parameter_constraints: dict[str, list[Any]] = {
         **SUPERVISED_CONSTRAINTS,
@@ -211,14 +186,14 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
     def __init__(
         self,
         *,
-        variant: str = "dis",
+        variant: Literal["dis", "gen", "con"] = "dis",
         max_active: int | None = None,
-        likelihood: str = "subset",
+        likelihood: Literal["subset", "closed_form", "multinomial", "monte_carlo"] = "subset",
         n_latent: int = 20,
         temperature: float = 1.0,
-        threshold: float | str = 0.5,
+        threshold: float | Literal["cv", "cv_per_label"] = 0.5,
         hidden: tuple[int, ...] = (256,),
-        activation: str = "silu",
+        activation: Literal["silu", "relu"] = "silu",
         dropout: float = 0.5,
         input_dropout: float = 0.3,
         weight_decay: float = 0.1,
@@ -267,18 +242,22 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
 
     # Fitting
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y, *, unlabelled=None) -> Self:
-        """Fit to rows X of shape (n_samples, n_features_in) and their labels.
+        """Fit the classifier to rows and their labels.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features_in)
+        X : array-like or CSR matrix of shape (n_samples, n_features_in)
         y : indicator matrix (dense, sparse or a data frame), list of label sets, or array of classes
-            A row may have no label, which says that none applies. Classes, one a row, make it an ordinary classifier.
-        unlabelled : array-like of shape (n_rows, n_features_in) or None, default=None
-            Further rows whose labels are not known, for ``variant="gen"`` and ``"con"``. They are taken as they are:
-            in a Pipeline, transform them first.
+            A row without labels says that none applies. Classes, one a row, make it an ordinary classifier.
+        unlabelled : array-like or CSR matrix of shape (n_rows, n_features_in) or None, default=None
+            Further rows whose labels are unknown, for ``variant="gen"`` and ``"con"``. A Pipeline does not transform
+            them; transform them first.
+
+        Returns
+        -------
+        self : SDLGMClassifier
 
         """
         self._check_settings()
@@ -286,50 +265,59 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
             return self._fit(X, y, unlabelled)
 
     def _fit(self, X, y, unlabelled) -> Self:
-        rows = self._validated(X, reset=True)
+        rows = self._validate_rows(X, reset=True)
         labels = labels_of(y)
         if rows.shape[0] != len(labels.indicator):
             raise ValueError(f"X has {rows.shape[0]} rows, and y has {len(labels.indicator)}")
         max_active = self._budget_for(labels.indicator, "labels")
-        further = None if unlabelled is None else self._validated(unlabelled, reset=False)
+        further = None if unlabelled is None else self._validate_rows(unlabelled, reset=False)
         if further is not None and self.variant == "dis":
-            raise ValueError("rows without labels teach variant='dis' nothing; use variant='gen' or 'con'")
-        threshold = 0.5 if labels.single else self._chosen_threshold(rows, labels.indicator, further, max_active)
+            raise ValueError("variant='dis' cannot use rows without labels; use variant='gen' or 'con'")
+        threshold = 0.5 if labels.single else self._choose_threshold(rows, labels.indicator, further, max_active)
         seed = self._seed_of(self.random_state)
-        fitting = self._start(rows, labels, threshold, max_active, seed)
-        packed = train.packed(fitting.scaling.apply(rows), labels.indicator, len(labels.names))
-        n_labelled = len(packed)
+        fitted = self._new_model(rows, labels, threshold, max_active, seed)
+        targets = train.Targets.all_known(labels.indicator)
         if further is not None:
-            packed = np.concatenate([packed, train.packed(fitting.scaling.apply(further), None, len(labels.names))])
-        return self._run_on(fitting, packed, n_labelled, seed)
+            rows, targets = _stack(rows, further), targets.followed_by_unknown(further.shape[0])
+        return self._train(fitted, rows, targets, seed)
 
-    def _start(self, rows: Rows, labels: Labels, threshold: Any, max_active: int, seed: int) -> _Fitting:
-        """Everything that has to exist before the first iteration."""
-        columns, indicator = Columns.of(rows), labels.indicator
+    def _new_model(
+        self, rows: Rows, labels: Labels, threshold: float | np.ndarray, max_active: int, seed: int
+    ) -> FittedClassifier:
+        """Return the model before its first iteration."""
+        columns, indicator, device = Columns.of(rows), labels.indicator, usable_device(self.device)
         config = self._model_config(rows.shape[1], indicator.shape[1], max_active)
-        module = train.seeded(lambda: LabelledModule(config), seed)
+        module = train.seeded(lambda: MultiLabelModule(config), seed)
         frequencies = torch.tensor(indicator.mean(axis=0), dtype=torch.float32)
         module.adapt_to(frequencies, torch.tensor(columns.varies))
         scaling = Scaling.standardizing(columns)
         forest = None
         if self.n_trees:
             forest = Forest.fit(scaling.apply(rows), indicator, int(self.n_trees), seed)
-        trainer = self._new_trainer(module, seed)
-        return _Fitting(labels.names, labels.single, threshold, scaling, trainer, forest)
+        return FittedClassifier(
+            module=module.to(device),
+            scaling=scaling,
+            device=device,
+            n_iter=0,
+            history=(),
+            classes=labels.names,
+            single_label=labels.single,
+            threshold=threshold,
+            forest=forest,
+        )
 
-    def _publish(self, fitting: _Fitting, history: list[train.Record]) -> Self:
-        """Make what was fitted the estimator's own, all at once."""
-        self._fitting = fitting
-        self.classes_ = fitting.classes
-        self.single_label_ = fitting.single_label
-        self.threshold_ = fitting.threshold
-        self.module_ = cast(LabelledModule, fitting.trainer.module).eval()
-        self.max_active_ = self.module_.config.n_slots
-        self.n_iter_ = fitting.trainer.iteration
-        self.history_ = history
+    def _publish(self, fitted: FittedClassifier) -> Self:
+        super()._publish(fitted)
+        self.classes_ = fitted.classes
+        self.single_label_ = fitted.single_label
+        self.threshold_ = fitted.threshold
+        self.module_ = fitted.module
+        self.max_active_ = fitted.module.config.n_slots
         return self
 
-    def _chosen_threshold(self, rows: Rows, indicator: np.ndarray, further: Rows | None, max_active: int) -> Any:
+    def _choose_threshold(
+        self, rows: Rows, indicator: np.ndarray, further: Rows | None, max_active: int
+    ) -> float | np.ndarray:
         if not isinstance(self.threshold, str):
             return float(self.threshold)
         if len(indicator) < _FOLDS:
@@ -345,13 +333,13 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
         probs = out_of_fold(fit_predict, indicator, _FOLDS, self._seed_of(self.random_state))
         return (best_thresholds if self.threshold == "cv_per_label" else best_threshold)(indicator, probs, max_active)
 
-    def _model_config(self, n_inputs: int, n_labels: int, max_active: int) -> LabelledConfig:
-        return LabelledConfig(
+    def _model_config(self, n_inputs: int, n_labels: int, max_active: int) -> MultiLabelConfig:
+        return MultiLabelConfig(
             n_inputs=n_inputs,
             n_labels=n_labels,
             n_slots=max_active,
-            variant=cast(Variant, str(self.variant)),
-            form=cast(LabelForm, str(self.likelihood)),
+            variant=self.variant,
+            form=self.likelihood,
             n_latent=int(self.n_latent),
             hidden=tuple(int(width) for width in self.hidden),
             activation=str(self.activation),
@@ -372,52 +360,113 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
     # Prediction
 
     def predict_proba(self, X) -> np.ndarray:
-        """Probability of each label, of shape (n_samples, n_labels): the mean over members and trees.
+        """Return the probability of each label: the mean over members and trees.
 
         If every row has one class, the probabilities of a row add up to one.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in)
+
+        Returns
+        -------
+        probs : ndarray of shape (n_samples, n_labels)
+
         """
         check_is_fitted(self)
         probs = np.clip(self._mean_over_members(X, self.module_.presence, 0), 0.0, 1.0)
         if not self.single_label_:
             return probs
-        probs = np.maximum(probs, np.finfo(np.float64).tiny)  # if none is likely at all, all are as likely
+        probs = np.maximum(probs, np.finfo(np.float64).tiny)  # uniform if all are zero
         return probs / probs.sum(axis=1, keepdims=True)
 
     def predict(self, X) -> np.ndarray:
-        """Labels as an indicator matrix: of those with at least the threshold, the ``max_active_`` likeliest.
+        """Predict labels: of those with at least the threshold, the ``max_active_`` most probable.
 
-        If every row has one class, the likeliest class.
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, n_labels) or (n_samples,)
+            An indicator matrix or, if every row has one class, the most probable class.
+
         """
         predicted = self._indicator_at(self.predict_proba(X))
         return self.classes_[predicted.argmax(axis=1)] if self.single_label_ else predicted
 
     def predict_labels(self, X) -> list[tuple[Any, ...]]:
-        """Labels by name, one tuple a row."""
+        """Predict labels by name.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in)
+
+        Returns
+        -------
+        labels : list of tuple
+            The labels of each row.
+
+        """
         predicted = self.predict(X)
         if self.single_label_:
             return [(label,) for label in predicted.tolist()]
         return [tuple(self.classes_[row > 0].tolist()) for row in predicted]
 
     def predict_sparsity(self, X) -> LabelNumbers:
-        """How many labels each row has: the expected number, and the probability of every number up to the budget."""
+        """Return the distribution of the number of labels of each row.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in)
+
+        Returns
+        -------
+        numbers : LabelNumbers
+            The expected number, and the probability of every number up to the budget.
+
+        """
         check_is_fitted(self)
         probs = self._mean_over_members(X, self.module_.number_of_labels, 1)
         probs /= probs.sum(axis=1, keepdims=True)
         return LabelNumbers(probs @ np.arange(probs.shape[1]), probs)
 
     def score(self, X, y, sample_weight=None) -> float:
-        """Micro-averaged F1 of `predict`; if every row has one class, that is the accuracy."""
+        """Return the micro-averaged F1 of `predict`; if every row has one class, that is the accuracy.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in)
+        y : labels as for `fit`
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+
+        Returns
+        -------
+        score : float
+
+        """
         true, own = self._true_and_probs(X, y)
-        # One more column of nothing: a single one would be taken for two classes.
+        # One more column of zeros: f1_score takes a single column for two classes.
         true = np.pad(true, ((0, 0), (0, 1)))
         predicted = _with_columns(self._indicator_at(own), true.shape[1])
-        zero: Any = 0.0
+        zero = cast(Any, 0.0)  # the stubs know only "warn"
         return float(f1_score(true, predicted, average="micro", zero_division=zero, sample_weight=sample_weight))
 
     def evaluate(self, X, y) -> LabelEvaluation:
-        """How well `predict`, and the probabilities behind it, do on rows whose labels are known.
+        """Score `predict` and the probabilities behind it on rows whose labels are known.
 
-        Labels that the model was not fitted with count as labels that it misses.
+        Labels that the model was not fitted with count as missed.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in)
+        y : labels as for `fit`
+
+        Returns
+        -------
+        evaluation : LabelEvaluation
+
         """
         true, own = self._true_and_probs(X, y)
         predicted, probs = (_with_columns(values, true.shape[1]) for values in (self._indicator_at(own), own))
@@ -438,13 +487,13 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
         )
 
     def _true_and_probs(self, X, y) -> tuple[np.ndarray, np.ndarray]:
-        """Known labels as an indicator matrix, with columns for those that the model lacks, and the probabilities."""
+        """Return the known labels, with columns for labels that the model lacks, and the probabilities."""
         check_is_fitted(self)
         labels = labels_of(y, self.classes_, unseen=True)
         if labels.single and not self.single_label_ and labels.indicator.shape[1] > len(self.classes_):
             raise ValueError(
-                "y has one value a row, and not all of them are labels of the model, which was fitted with sets of "
-                "labels; give an indicator matrix or a list of sets"
+                "y has one value for each row, and not all of them are labels of the model, which was fitted with sets "
+                "of labels; give an indicator matrix or a list of sets"
             )
         probs = self.predict_proba(X)
         if len(probs) != len(labels.indicator):
@@ -452,32 +501,66 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
         return labels.indicator, probs
 
     def sample(self, y, *, random_state: RandomState = None) -> np.ndarray:
-        """Draw an observation for each row of labels from p(x given y); for ``variant="gen"`` and ``"con"``."""
+        """Draw an observation for each row of labels from p(x given y), for ``variant="gen"`` and ``"con"``.
+
+        Parameters
+        ----------
+        y : labels as for `fit`
+        random_state : int, RandomState or None, default=None
+            Seed of the draws; None takes that of the estimator.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features_in)
+
+        """
         check_is_fitted(self)
-        module, device = self.module_, self._fitting.trainer.device
+        module, device = self.module_, self._fitted.device
         if module.decoder is None or module.likelihood is None:
             raise ValueError("variant='dis' has no model of x to draw from; fit with variant='gen' or 'con'")
         indicator = labels_of(y, self.classes_).indicator
         check_budget(indicator, self.max_active_)
-        generator = self._generator_on(device, random_state)
+        noise = self._noise(random_state)
         with torch.inference_mode():
             codes = torch.tensor(indicator, dtype=torch.float32, device=device)
             if module.prior.unnamed is not None:
                 prior = module.prior.unnamed().expand(len(codes))
-                # The encoder never names a feature twice, so the decoder has not seen one twice either.
-                codes = torch.cat([codes, prior.sample(1, generator)[0].clamp(max=1)], dim=-1)
+                # The encoder never draws a feature twice, so the decoder was not trained on one either.
+                codes = torch.cat([codes, prior.sample(1, noise)[0].clamp(max=1)], dim=-1)
             n_members = module.config.n_members
             means = module.decoder(for_each_member(codes, n_members)).unflatten(0, (n_members, -1))
-            member = torch.randint(n_members, (len(codes),), generator=generator, device=device)
-            drawn = module.likelihood.sample(means[member, torch.arange(len(codes), device=device)], generator)
-        return self._fitting.scaling.undo(drawn.cpu().double().numpy())
+            member = torch.randint(n_members, (len(codes),), generator=noise.generator, device=device)
+            drawn = module.likelihood.sample(means[member, torch.arange(len(codes), device=device)], noise.generator)
+        return self._fitted.scaling.undo(drawn.cpu().double().numpy())
+
+    def _indicator_at(self, probs: np.ndarray) -> np.ndarray:
+        """Return the labels that are predicted at these probabilities; of one class a row, the most probable."""
+        if self.single_label_:
+            return np.eye(probs.shape[1], dtype=np.int64)[probs.argmax(axis=1)]
+        return labels_at(probs, self.threshold_, self.max_active_).astype(np.int64)
+
+    def _mean_over_members(self, X, of_members: _OfMembers, of_trees: int) -> np.ndarray:
+        """Return the mean over members; with trees, the mean of that and their votes (see `Forest.votes`)."""
+        forest, parts = self._fitted.forest, []
+        with torch.inference_mode():
+            for x in self._fitted.scaled_batches(self._validate_rows(X, reset=False)):
+                noise = Noise.seeded(0, self._fitted.device)
+                values = of_members(x, n_samples=_PREDICTION_SAMPLES, noise=noise)
+                mean = mean_over_members(values, self.module_.config.n_members).cpu().double().numpy()
+                if forest is not None:
+                    votes = forest.votes(x.cpu().numpy())[of_trees]
+                    common = min(mean.shape[1], votes.shape[1])  # numbers beyond the budget have no probability
+                    mean[:, :common] += votes[:, :common]
+                    mean /= 2
+                parts.append(mean)
+        return np.concatenate(parts)
 
     # Files
 
     def _fitted_params(self) -> dict[str, Any]:
         config = asdict(self.module_.config)
         return {
-            "n_trees": 0 if self._fitting.forest is None else len(self._fitting.forest.roots),
+            "n_trees": 0 if self._fitted.forest is None else len(self._fitted.forest.roots),
             "likelihood": config["form"],
             "temperature": config["gate_temperature"],
             **{name: config[name] for name in _SAVED_AS_FITTED},
@@ -492,53 +575,33 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
             "threshold": threshold,
         }
 
-    def _fitted_tensors(self) -> dict[str, torch.Tensor]:
-        forest = self._fitting.forest
+    def _fitted_tensors(self) -> dict[str, Tensor]:
+        forest = self._fitted.forest
         return {} if forest is None else {f"forest.{name}": tensor for name, tensor in forest.tensors().items()}
 
-    def _module_of(self, document: dict[str, Any]) -> Callable[[], LabelledModule]:
+    def _module_factory(self, document: dict[str, Any]) -> Callable[[], MultiLabelModule]:
         budget = checked_budget(document["budget"])
         config = self._model_config(self.n_features_in_, len(document["classes"]), budget)
-        return lambda: LabelledModule(config)
+        return lambda: MultiLabelModule(config)
 
-    def _restored(self, document, tensors, module, scaling, n_iter, seed, history) -> Self:
+    def _restore(self, base: Fitted, document: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         classes, single_label = checked_classes(document["classes"]), document["single_label"]
-        threshold = _checked_threshold(document["threshold"], len(classes))
         if not isinstance(single_label, bool):
-            raise ValueError("whether rows have one class each is neither true nor false")
-        of_forest = _tensorfile.under("forest", tensors)
+            raise ValueError("single_label is neither true nor false")
+        of_forest = {
+            name.removeprefix("forest."): tensor for name, tensor in tensors.items() if name.startswith("forest.")
+        }
         if bool(of_forest) != bool(self.n_trees):
             raise ValueError(f"n_trees={self.n_trees} does not fit the trees in the file")
         forest = None
         if of_forest:
-            forest = Forest.from_tensors(of_forest, int(self.n_trees), module.config.n_inputs, module.config.n_labels)
-        trainer = self._new_trainer(module, seed)
-        trainer.iteration = n_iter
-        return self._publish(_Fitting(classes, single_label, threshold, scaling, trainer, forest), history)
-
-    # Shared by the above
-
-    def _indicator_at(self, probs: np.ndarray) -> np.ndarray:
-        """What is predicted at these probabilities; of one class a row, the likeliest."""
-        if self.single_label_:
-            return np.eye(probs.shape[1], dtype=np.int64)[probs.argmax(axis=1)]
-        return labels_at(probs, self.threshold_, self.max_active_).astype(np.int64)
-
-    def _mean_over_members(self, X, of_members: Callable[..., torch.Tensor], of_trees: int) -> np.ndarray:
-        """What members say, averaged; if there are trees, the mean of that and their votes (see `Forest.votes`)."""
-        forest, parts = self._fitting.forest, []
-        with torch.inference_mode():
-            for x in self._batches(self._validated(X, reset=False)):
-                generator = torch.Generator(self._fitting.trainer.device).manual_seed(0)
-                values = of_members(x, n_samples=_PREDICTION_SAMPLES, generator=generator)
-                mean = mean_over_members(values, self.module_.config.n_members).cpu().double().numpy()
-                if forest is not None:
-                    votes = forest.votes(x.cpu().numpy())[of_trees]
-                    common = min(mean.shape[1], votes.shape[1])  # no row has more labels than the budget, or than all
-                    mean[:, :common] += votes[:, :common]
-                    mean /= 2
-                parts.append(mean)
-        return np.concatenate(parts)
+            forest = Forest.from_tensors(of_forest, int(self.n_trees), self.n_features_in_, len(classes))
+        threshold = _checked_threshold(document["threshold"], len(classes))
+        return self._publish(
+            FittedClassifier(
+                **vars(base), classes=classes, single_label=single_label, threshold=threshold, forest=forest
+            )
+        )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -548,13 +611,20 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator):
         return tags
 
 
-def _checked_threshold(threshold: Any, n_labels: int) -> float | np.ndarray:
+def _checked_threshold(threshold: object, n_labels: int) -> float | np.ndarray:
     values = np.array(threshold, dtype=np.float64)
     if values.shape not in ((), (n_labels,)) or not ((values >= 0) & (values <= 1)).all():
         raise ValueError("the thresholds are not probabilities, one or as many as labels")
     return values if values.ndim else float(values)
 
 
+def _stack(rows: Rows, further: Rows) -> Rows:
+    """Return rows one below the other, sparse only if both are."""
+    if sp.issparse(rows) and sp.issparse(further):
+        return sp.csr_matrix(sp.vstack([rows, further], format="csr"))
+    return np.concatenate([train.batches.dense(rows), train.batches.dense(further)])
+
+
 def _with_columns(values: np.ndarray, n_columns: int) -> np.ndarray:
-    """As many columns, with zeros where there were none."""
+    """Return values with ``n_columns`` columns, zeros where there were none."""
     return np.pad(values, ((0, 0), (0, n_columns - values.shape[1])))

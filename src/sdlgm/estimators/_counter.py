@@ -1,18 +1,17 @@
-"""The counter of repeated classes."""
+"""The counter of repeated classes: its parameters and its public methods."""
 
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from scipy.stats import binom
-from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from sdlgm import train
 from sdlgm.estimators._base import (
@@ -22,10 +21,16 @@ from sdlgm.estimators._base import (
     checked_budget,
     checked_classes,
 )
-from sdlgm.estimators._inputs import Columns, Scaling
+from sdlgm.estimators._checks import usable_device
+from sdlgm.estimators._compat import Interval, StrOptions, fit_context
+from sdlgm.estimators._fitted import Fitted, FittedCounter
+from sdlgm.estimators._modelfile import loadable
+from sdlgm.estimators._preparation import Columns, Scaling
+from sdlgm.estimators._results import CountEvaluation
 from sdlgm.estimators._targets import Counts, counts_of
-from sdlgm.model.counting import CELL, CountConfig, CountEncoderName, CountModule
-from sdlgm.model.slots import SlotDistribution
+from sdlgm.model.codes import SlotDistribution
+from sdlgm.model.modules import CountModule
+from sdlgm.model.networks.counting import CELL, CountConfig
 from sdlgm.train.batches import Rows, dense
 
 # Parameters that the module depends on.
@@ -41,49 +46,16 @@ _OF_THE_MODULE = (
 )
 
 
-@dataclass(frozen=True)
-class CountEvaluation:
-    """How well counts are predicted, on rows whose counts are known."""
+@loadable
+class SDLGMCounter(SupervisedEstimator[FittedCounter]):
+    """Count how often each class appears, with a hard budget.
 
-    n_rows: int
-    max_active: int
-    mse_expected: float
-    """Mean squared error of `SDLGMCounter.predict_mean`, a class and row."""
-    mse_rounded: float
-    """The same of `SDLGMCounter.predict`."""
-    exact_match: float
-    """Share of rows whose counts are all right."""
-    log_likelihood: float | None
-    """Of the count vectors, in nats a row, exactly; None if some row is beyond the budget, which has probability 0."""
-    n_beyond_budget: int
-    """Number of rows whose counts add up to more than the budget."""
-    total_true: float
-    """Mean sum of a row's counts."""
-    total_expected: float
-
-
-@dataclass(frozen=True)
-class _Fitting:
-    """What a fit makes, before the estimator takes it over."""
-
-    classes: np.ndarray
-    single_class: bool
-    shape: tuple[int, ...]
-    settings: dict[str, Any]
-    """What the estimator's parameters were, of those that the module depends on."""
-    scaling: Scaling
-    trainer: train.SupervisedTrainer
-
-
-class SDLGMCounter(SupervisedEstimator):
-    """How often does each class appear: counts of repeated classes with a hard budget.
-
-    The counts of a row are its code, seen in training. Their distribution is that of the slots,
+    The counts of a row are its code, known in training. Their distribution is that of the slots,
 
         counts ~ Multinomial(max_active, (lambda pi_1, ..., lambda pi_K, 1 - lambda)),
 
     with lambda and pi from an encoder of x. Training maximises its logarithm, exactly and without samples; see
-    `sdlgm.model.counting`.
+    `sdlgm.model.modules.counting`.
 
     Parameters
     ----------
@@ -95,37 +67,42 @@ class SDLGMCounter(SupervisedEstimator):
         up to the expected counts; there have to be at least ``max_active`` patches. ``"auto"`` takes ``"patches"`` for
         pictures, or ``"cnn"`` for those too small for as many patches, and ``"mlp"`` for other rows.
     hidden : tuple of int, default=(128,)
-        Widths of the fully connected layers. Of these, ``"patches"`` has the last one only, for each patch.
+        Widths of the fully connected layers; ``"patches"`` uses the last one only, for each patch.
     channels : int, default=24
         Channels of the first convolutions; later ones have twice as many.
     patch_size : int, (int, int) or None, default=None
-        Height and width of a patch in pixels; multiples of four, to which other numbers are rounded. None divides the
-        area of the picture by ``max_active`` and takes a square of that size.
+        Height and width of a patch in pixels, rounded to multiples of four. None divides the area of the picture by
+        ``max_active`` and takes a square of that size.
     patch_stride : int, (int, int) or None, default=None
-        From one patch to the next, at most the size of a patch and rounded like it. None lets patches tile the picture
-        if they do so exactly and if there are as many as slots, and otherwise is a quarter of a patch.
+        Pixels from one patch to the next, at most the size of a patch and rounded like it. None lets patches tile the
+        picture if they do so exactly and there are as many as slots, and otherwise is a quarter of a patch.
     activation : {"silu", "relu"}, default="silu"
+        Activation function of all networks.
     dropout : float, default=0.3
-        Of the hidden layers.
+        Dropout rate of the hidden layers.
     max_shift : int, default=0
-        Pixels by which pictures are moved at random, each way, while training; what comes in is like the edge. It makes
-        more of few pictures, if nothing that is counted touches their edges.
+        Largest random shift of pictures in training, in pixels each way; the edge is repeated. It helps with few
+        pictures if nothing that is counted touches their edges.
     weight_decay : float, default=0.01
-        How strongly parameters are drawn to zero, apart from the gradient (as in AdamW).
+        Weight decay, decoupled from the gradient as in AdamW.
     max_iter : int, default=1000
-        Iterations, each of one batch.
+        Number of iterations, each of one batch.
     batch_size : int, default=50
-        Convolutions normalise over a batch, so that they need some rows in it.
+        Rows in a batch. Convolutions normalise over a batch, so they need some rows in it.
     learning_rate : float, default=3e-3
+        Learning rate of AdamW.
     lr_decay : float, default=1.0
         Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
     checkpoint_dir : path or None, default=None
         Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM.
     checkpoint_every : int, default=1000
+        Iterations between two checkpoints.
     resume : bool, default=False
         Let `fit` continue from the checkpoint, if there is one. Needs an integer ``random_state``.
     random_state : int, RandomState or None, default=None
+        Seed. An integer makes results reproducible.
     device : str, default="cpu"
+        A torch device, such as cpu or cuda.
     verbose : int, default=0
         Show a progress bar if not 0.
 
@@ -138,13 +115,15 @@ class SDLGMCounter(SupervisedEstimator):
     encoder_ : str
         The encoder in use.
     shape_in_ : tuple of int
-        Of a row: (values,), or (height, width, channels) of a picture.
+        Shape of a row: (values,), or (height, width, channels) of a picture.
     single_class_ : bool
-        Whether the counts were one number a row.
+        Whether the counts were one number for each row.
     n_iter_ : int
+        Number of iterations done.
     history_ : list of Record
         Training curves; ``discrete`` is the mean log-probability of the counts.
     module_ : CountModule
+        The fitted torch module.
     n_features_in_ : int
         Number of values of a row.
     feature_names_in_ : ndarray of str
@@ -163,10 +142,6 @@ class SDLGMCounter(SupervisedEstimator):
 
     """
 
-    n_features_in_: int
-    feature_names_in_: np.ndarray
-    classes_: np.ndarray
-
     _parameter_constraints: dict[str, list[Any]] = {
         **SUPERVISED_CONSTRAINTS,
         "encoder": [StrOptions({"auto", "mlp", "cnn", "patches"})],
@@ -175,18 +150,18 @@ class SDLGMCounter(SupervisedEstimator):
         "patch_stride": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
         "max_shift": [Interval(Integral, 0, None, closed="left")],
     }
-    _module_class: type[CountModule] = CountModule
+    _module_class: ClassVar[type[CountModule]] = CountModule
 
     def __init__(
         self,
         *,
         max_active: int | None = None,
-        encoder: str = "auto",
+        encoder: Literal["auto", "mlp", "cnn", "patches"] = "auto",
         hidden: tuple[int, ...] = (128,),
         channels: int = 24,
         patch_size: int | tuple[int, int] | None = None,
         patch_stride: int | tuple[int, int] | None = None,
-        activation: str = "silu",
+        activation: Literal["silu", "relu"] = "silu",
         dropout: float = 0.3,
         max_shift: int = 0,
         weight_decay: float = 0.01,
@@ -224,15 +199,20 @@ class SDLGMCounter(SupervisedEstimator):
 
     # Fitting
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y) -> Self:
-        """Fit to rows X, or pictures X, and their counts.
+        """Fit the counter to rows, or pictures, and their counts.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features_in), (n_samples, height, width) or (.., height, width, channels)
+            Rows may also be a CSR matrix.
         y : array-like of shape (n_samples, n_classes), sparse matrix or data frame of counts, or (n_samples,)
-            Whole numbers, none negative; one number a row counts a single class.
+            Non-negative whole numbers; one number for each row counts a single class.
+
+        Returns
+        -------
+        self : SDLGMCounter
 
         """
         self._check_settings()
@@ -240,45 +220,52 @@ class SDLGMCounter(SupervisedEstimator):
             return self._fit(X, y)
 
     def _fit(self, X, y) -> Self:
-        flat, shape = _flat(X)
+        flat, shape = _flatten(X)
         counts = counts_of(y)
-        rows = self._validated(flat, reset=True)
+        rows = self._validate_rows(flat, reset=True)
         if rows.shape[0] != len(counts.matrix):
             raise ValueError(f"X has {rows.shape[0]} rows, and y has {len(counts.matrix)}")
         max_active = self._budget_for(counts.matrix, "in all")
         seed = self._seed_of(self.random_state)
-        fitting = self._start(rows, counts, shape or (rows.shape[1],), max_active, seed)
-        packed = train.packed(fitting.scaling.apply(rows), counts.matrix, len(counts.names))
-        return self._run_on(fitting, packed, len(packed), seed)
+        fitted = self._new_model(rows, counts, shape or (rows.shape[1],), max_active, seed)
+        return self._train(fitted, rows, train.Targets.all_known(counts.matrix), seed)
 
-    def _start(self, rows: Rows, counts: Counts, shape: tuple[int, ...], max_active: int, seed: int) -> _Fitting:
-        """Everything that has to exist before the first iteration."""
+    def _new_model(
+        self, rows: Rows, counts: Counts, shape: tuple[int, ...], max_active: int, seed: int
+    ) -> FittedCounter:
+        """Return the model before its first iteration."""
         config = self._model_config(shape, counts.matrix.shape[1], max_active)
         if config.encoder != "mlp" and min(int(self.batch_size), rows.shape[0]) < 2:
             raise ValueError(
                 f"encoder={config.encoder!r} normalises over a batch and needs two rows in it; there are "
                 f"{rows.shape[0]} rows, and batch_size={self.batch_size}"
             )
+        device = usable_device(self.device)
         module = train.seeded(lambda: self._module_class(config), seed)
         module.adapt_to(torch.tensor(counts.matrix.mean(axis=0), dtype=torch.float32))
-        scaling = _scaling_of(rows, shape)
-        trainer = self._new_trainer(module, seed)
-        return _Fitting(counts.names, counts.single, shape, self._module_settings(), scaling, trainer)
+        return FittedCounter(
+            module=module.to(device),
+            scaling=_scaling_of(rows, shape),
+            device=device,
+            n_iter=0,
+            history=(),
+            classes=counts.names,
+            single_class=counts.single,
+            shape=shape,
+            settings=self._module_settings(),
+        )
 
-    def _module_settings(self) -> dict[str, Any]:
+    def _module_settings(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in _OF_THE_MODULE}
 
-    def _publish(self, fitting: _Fitting, history: list[train.Record]) -> Self:
-        """Make what was fitted the estimator's own, all at once."""
-        self._fitting = fitting
-        self.classes_ = fitting.classes
-        self.single_class_ = fitting.single_class
-        self.shape_in_ = fitting.shape
-        self.module_ = cast(CountModule, fitting.trainer.module).eval()
-        self.max_active_ = self.module_.config.n_slots
-        self.encoder_ = self.module_.config.encoder
-        self.n_iter_ = fitting.trainer.iteration
-        self.history_ = history
+    def _publish(self, fitted: FittedCounter) -> Self:
+        super()._publish(fitted)
+        self.classes_ = fitted.classes
+        self.single_class_ = fitted.single_class
+        self.shape_in_ = fitted.shape
+        self.module_ = fitted.module
+        self.max_active_ = fitted.module.config.n_slots
+        self.encoder_ = fitted.module.config.encoder
         return self
 
     def _model_config(self, shape: tuple[int, ...], n_classes: int, max_active: int) -> CountConfig:
@@ -310,20 +297,18 @@ class SDLGMCounter(SupervisedEstimator):
             )
         if self.encoder == "auto":
             return config if enough or not pictures else replace(config, encoder="cnn")
-        return replace(config, encoder=cast(CountEncoderName, str(self.encoder)))
+        return replace(config, encoder=self.encoder)
 
     def _patches(self, shape: tuple[int, ...], max_active: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Size and stride of the patches, in cells."""
+        """Return size and stride of the patches, in cells."""
         height, width, _ = shape
         cells = -(-height // CELL), -(-width // CELL)
         square = math.sqrt(height * width / max_active)
-        size = _pair("patch_size", self.patch_size) or (square, square)
-        patch = cast(
-            Any, tuple(max(1, min(whole, round(side / CELL))) for whole, side in zip(cells, size, strict=True))
-        )
+        down, across = _pair("patch_size", self.patch_size) or (square, square)
+        patch = max(1, min(cells[0], round(down / CELL))), max(1, min(cells[1], round(across / CELL)))
         chosen = _pair("patch_stride", self.patch_stride)
         if chosen is not None:
-            stride = cast(Any, tuple(max(1, round(side / CELL)) for side in chosen))
+            stride = max(1, round(chosen[0] / CELL)), max(1, round(chosen[1] / CELL))
             if any(step > side for step, side in zip(stride, patch, strict=True)):
                 raise ValueError(
                     f"patch_stride={self.patch_stride!r} leaves gaps between patches of {patch[0] * CELL} x "
@@ -332,38 +317,87 @@ class SDLGMCounter(SupervisedEstimator):
             return patch, stride
         tiles = all(whole % side == 0 for whole, side in zip((height, width), (CELL * p for p in patch), strict=True))
         n_tiles = math.prod(whole // side for whole, side in zip(cells, patch, strict=True))
-        quarter = cast(Any, tuple(max(1, round(side / 4)) for side in patch))
+        quarter = max(1, round(patch[0] / 4)), max(1, round(patch[1] / 4))
         return patch, patch if tiles and n_tiles == max_active else quarter
 
     # Prediction
 
     def predict(self, X) -> np.ndarray:
-        """Counts as whole numbers: `predict_mean` rounded, no more than ``max_active_`` in all.
+        """Predict counts as whole numbers: `predict_mean` rounded, no more than ``max_active_`` in all.
 
-        Of shape (n_samples, n_classes), or (n_samples,) if the counts were one number a row.
+        Parameters
+        ----------
+        X : rows or pictures as for `fit`
+
+        Returns
+        -------
+        counts : ndarray of int of shape (n_samples, n_classes)
+            Of shape (n_samples,) if the counts were one number for each row.
+
         """
         return self._as_given(self._rounded(self._mean(self._slots(X))))
 
     def predict_mean(self, X) -> np.ndarray:
-        """Expected counts, L0 lambda pi; of the same shape as `predict`."""
+        """Return the expected counts, L0 lambda pi.
+
+        Parameters
+        ----------
+        X : rows or pictures as for `fit`
+
+        Returns
+        -------
+        counts : ndarray of the same shape as that of `predict`
+
+        """
         return self._as_given(self._mean(self._slots(X)))
 
     def predict_proba(self, X) -> np.ndarray:
-        """Probability of every count from 0 to ``max_active_``, of shape (n_samples, n_classes, max_active_ + 1).
+        """Return the probability of every count from 0 to ``max_active_``.
 
-        The count of a class is Binomial(L0, lambda pi_k). If the counts were one number a row, the shape is (n_samples,
-        max_active_ + 1).
+        The count of a class is Binomial(L0, lambda pi_k).
+
+        Parameters
+        ----------
+        X : rows or pictures as for `fit`
+
+        Returns
+        -------
+        probs : ndarray of shape (n_samples, n_classes, max_active_ + 1)
+            Of shape (n_samples, max_active_ + 1) if the counts were one number for each row.
+
         """
         shares = self._slots(X).probs[:, 1:, None].clamp(max=1).numpy()
         return self._as_given(np.asarray(binom.pmf(np.arange(self.max_active_ + 1), self.max_active_, shares)))
 
     def score(self, X, y) -> float:
-        """Share of rows whose counts are all predicted right."""
+        """Return the share of rows whose counts are all predicted right.
+
+        Parameters
+        ----------
+        X : rows or pictures as for `fit`
+        y : counts as for `fit`
+
+        Returns
+        -------
+        score : float
+
+        """
         slots = self._slots(X)
         return float((self._rounded(self._mean(slots)) == self._true(slots, y)).all(axis=1).mean())
 
     def evaluate(self, X, y) -> CountEvaluation:
-        """How well counts are predicted, on rows whose counts are known."""
+        """Score predictions on rows whose counts are known.
+
+        Parameters
+        ----------
+        X : rows or pictures as for `fit`
+        y : counts as for `fit`
+
+        Returns
+        -------
+        evaluation : CountEvaluation
+
+        """
         slots = self._slots(X)
         true, mean = self._true(slots, y), self._mean(slots)
         rounded = self._rounded(mean)
@@ -382,24 +416,23 @@ class SDLGMCounter(SupervisedEstimator):
         )
 
     def _slots(self, X) -> SlotDistribution:
-        """q(counts given x) of all rows, in double precision."""
+        """Return q(counts given x) of all rows, in double precision."""
         check_is_fitted(self)
-        flat, shape = _flat(X)
+        flat, shape = _flatten(X)
         if shape is not None and shape != self.shape_in_:
             raise ValueError(f"X has rows of shape {shape}, the model was fitted with {self.shape_in_}")
+        rows = self._validate_rows(flat, reset=False)
         with torch.inference_mode():
-            parts = [self.module_.inference(x) for x in self._batches(self._validated(flat, reset=False))]
-        gate_logit, feature_logits = (
-            torch.cat([getattr(part, name) for part in parts]).cpu().double()
-            for name in ("gate_logit", "feature_logits")
-        )
+            parts = [self.module_.inference(x) for x in self._fitted.scaled_batches(rows)]
+        gate_logit = torch.cat([part.gate_logit for part in parts]).cpu().double()
+        feature_logits = torch.cat([part.feature_logits for part in parts]).cpu().double()
         return SlotDistribution(gate_logit, feature_logits, self.max_active_)
 
     def _mean(self, slots: SlotDistribution) -> np.ndarray:
         return slots.n_slots * slots.probs[:, 1:].numpy()
 
     def _rounded(self, mean: np.ndarray) -> np.ndarray:
-        """To the nearest whole numbers; if those are too many in all, the least sure are rounded down instead."""
+        """Round to whole numbers; where those exceed the budget, round the least certain ones down."""
         whole = np.floor(mean)
         rest = mean - whole
         rank = np.argsort(np.argsort(-rest, axis=1, kind="stable"), axis=1, kind="stable")
@@ -413,13 +446,13 @@ class SDLGMCounter(SupervisedEstimator):
         return true
 
     def _as_given(self, values: np.ndarray) -> np.ndarray:
-        """Without the dimension of the classes, if the counts had none."""
+        """Drop the dimension of the classes if the counts had none."""
         return values[:, 0] if self.single_class_ else values
 
     # Files
 
     def _fitted_params(self) -> dict[str, Any]:
-        return self._fitting.settings
+        return self._fitted.settings
 
     def _fitted_document(self) -> dict[str, Any]:
         return {
@@ -429,25 +462,30 @@ class SDLGMCounter(SupervisedEstimator):
             "shape": list(self.shape_in_),
         }
 
-    def _module_of(self, document: dict[str, Any]) -> Callable[[], CountModule]:
+    def _module_factory(self, document: dict[str, Any]) -> Callable[[], CountModule]:
         budget = checked_budget(document["budget"])
         config = self._model_config(self._checked_shape(document["shape"]), len(document["classes"]), budget)
         return lambda: self._module_class(config)
 
-    def _checked_shape(self, shape: Any) -> tuple[int, ...]:
+    def _checked_shape(self, shape: object) -> tuple[int, ...]:
         sides = isinstance(shape, list) and all(type(side) is int and side > 0 for side in shape)
         if not sides or len(shape) not in (1, 3) or math.prod(shape) != self.n_features_in_:
             raise ValueError(f"rows of {self.n_features_in_} values do not have the shape {shape}")
         return tuple(shape)
 
-    def _restored(self, document, tensors, module, scaling, n_iter, seed, history) -> Self:
+    def _restore(self, base: Fitted, document: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         classes, single_class = checked_classes(document["classes"]), document["single_class"]
         if not isinstance(single_class, bool) or (single_class and len(classes) != 1):
-            raise ValueError("whether there is a single class does not fit the classes")
-        trainer = self._new_trainer(module, seed)
-        trainer.iteration = n_iter
-        shape = tuple(document["shape"])
-        return self._publish(_Fitting(classes, single_class, shape, self._module_settings(), scaling, trainer), history)
+            raise ValueError("single_class does not fit the classes")
+        return self._publish(
+            FittedCounter(
+                **vars(base),
+                classes=classes,
+                single_class=single_class,
+                shape=tuple(document["shape"]),
+                settings=self._module_settings(),
+            )
+        )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -459,8 +497,8 @@ class SDLGMCounter(SupervisedEstimator):
         return tags
 
 
-def _flat(X: Any) -> tuple[Any, tuple[int, ...] | None]:
-    """Pictures as rows, and their (height, width, channels); anything else as it is."""
+def _flatten(X: Any) -> tuple[Any, tuple[int, ...] | None]:
+    """Return pictures as rows, and their (height, width, channels); return anything else unchanged."""
     pictures = _as_array(X)
     if getattr(pictures, "ndim", 2) not in (3, 4):
         return X, None
@@ -473,7 +511,7 @@ def _flat(X: Any) -> tuple[Any, tuple[int, ...] | None]:
 
 
 def _as_array(X: Any) -> Any:
-    """Lists as arrays, if they can be."""
+    """Return lists as arrays if possible."""
     if not isinstance(X, list | tuple):
         return np.asarray(X) if getattr(X, "ndim", 2) in (3, 4) else X
     try:
@@ -483,7 +521,7 @@ def _as_array(X: Any) -> Any:
 
 
 def _scaling_of(rows: Rows, shape: tuple[int, ...]) -> Scaling:
-    """Each value of a row to mean 0 and standard deviation 1; of pictures, all pixels of a channel together."""
+    """Return the scaling of each value to mean 0 and standard deviation 1; pixels of a channel are scaled together."""
     if len(shape) == 1:
         return Scaling.standardizing(Columns.of(rows))
     pixels = shape[0] * shape[1]
@@ -493,10 +531,10 @@ def _scaling_of(rows: Rows, shape: tuple[int, ...]) -> Scaling:
 
 
 def _pair(name: str, value: Any) -> tuple[int, int] | None:
-    """One number, or one each way."""
+    """Return a setting that is one number, or one each way, as two."""
     if value is None:
         return None
     pair = (value, value) if isinstance(value, Integral) else tuple(value)
     if len(pair) != 2 or not all(isinstance(side, Integral) and int(side) > 0 for side in pair):
-        raise ValueError(f"{name}={value!r}; it is a positive whole number, or two of them")
+        raise ValueError(f"{name}={value!r}; it has to be a positive whole number, or two of them")
     return int(pair[0]), int(pair[1])

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 from sklearn.base import clone
 
 from sdlgm import errors, train
+from sdlgm._optional import optional_import
 from sdlgm.errors import ProcessLostError, SDLGMError, TrainingDivergedError
 from sdlgm.estimators import _modelfile
 
 if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
     from sdlgm.estimators._sdlgm import SDLGM
 
 
@@ -19,9 +22,11 @@ _NAMED = "raised on purpose: "
 _NAMES: dict[str, type[Exception]] = {
     kind.__name__: kind for kind in (*vars(errors).values(), TypeError) if isinstance(kind, type)
 }
+# Texts of errors that a lost connection causes.
+_SIGNS_OF_LOSS = ("Connection closed by peer", "Connection reset", "Broken pipe", "Timed out", "Gloo")
 
 
-def fit(estimator: "SDLGM", X: Any) -> None:
+def fit_distributed(estimator: "SDLGM", X: object) -> None:
     """Fit with ``devices`` processes on each of ``num_nodes`` machines.
 
     If torchrun or SLURM has started this process, it is one of them, and all end with the same model. Otherwise the
@@ -31,7 +36,7 @@ def fit(estimator: "SDLGM", X: Any) -> None:
     try:
         if launched:
             fabric.launch()
-            _fit_part(fabric, estimator, X)
+            estimator._fit(X, processes=train.FabricProcesses(fabric))
             return
         with tempfile.TemporaryDirectory(prefix="sdlgm-") as folder:
             path = Path(folder) / "model.sdlgm"
@@ -48,12 +53,12 @@ def fit(estimator: "SDLGM", X: Any) -> None:
             raise
         raise ProcessLostError(
             f"a process of this run has died or cannot be reached ({lost}); all have stopped. With a checkpoint_dir, "
-            "resume=True goes on from the last checkpoint"
+            "resume=True continues from the last checkpoint"
         ) from error
 
 
 def _take(estimator: "SDLGM", fitted: "SDLGM") -> None:
-    """Make what was fitted the estimator's own, and leave its settings."""
+    """Give an estimator the fitted state of another one, and leave its settings."""
     settings = estimator.get_params(deep=False)
     for name in [name for name in vars(estimator) if name.endswith("_")]:  # of an earlier fit
         delattr(estimator, name)
@@ -62,14 +67,15 @@ def _take(estimator: "SDLGM", fitted: "SDLGM") -> None:
 
 
 def is_launched() -> bool:
-    """Whether a launcher has started this process beside others."""
+    """Return whether a launcher has started this process beside others."""
+    optional_import("lightning_fabric", "distributed")
     from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
     from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
     return TorchElasticEnvironment.detect() or SLURMEnvironment.detect()
 
 
-def _fabric(estimator: "SDLGM", launched: bool) -> Any:
+def _fabric(estimator: "SDLGM", launched: bool) -> "Fabric":
     from lightning_fabric import Fabric
 
     strategy = str(estimator.strategy)
@@ -84,13 +90,13 @@ def _fabric(estimator: "SDLGM", launched: bool) -> Any:
     )
 
 
-def _fit_and_save(fabric: Any, estimator: "SDLGM", X: Any, path: Path) -> None:
-    """In a process that was started for this. Of what is raised there, only text comes back."""
+def _fit_and_save(fabric: "Fabric", estimator: "SDLGM", X: Any, path: Path) -> None:
+    """Fit in a process that was started for this. Of what it raises, only text reaches the parent."""
     try:
-        _fit_part(fabric, estimator, X)
+        estimator._fit(X, processes=train.FabricProcesses(fabric))
     except (SDLGMError, ValueError, TypeError) as error:
         if isinstance(error, TrainingDivergedError):  # in all processes at once
-            if fabric.global_rank == 0 and hasattr(estimator, "module_"):
+            if fabric.global_rank == 0 and estimator.__sklearn_is_fitted__():
                 estimator.save(path)
             fabric.barrier()
         raise RuntimeError(f"{_NAMED}{json.dumps([type(error).__name__, str(error)])}") from error
@@ -99,7 +105,7 @@ def _fit_and_save(fabric: Any, estimator: "SDLGM", X: Any, path: Path) -> None:
 
 
 def _raise_named(error: Exception) -> None:
-    """Raise what a process raised on purpose as what it was."""
+    """Raise an error of a started process as what it was."""
     for line in str(error).splitlines():
         _, sign, text = line.partition(_NAMED)
         if sign:
@@ -107,26 +113,14 @@ def _raise_named(error: Exception) -> None:
             raise _NAMES.get(name, ValueError)(message) from error
 
 
-def _fit_part(fabric: Any, estimator: "SDLGM", X: Any) -> None:
-    """What each process does."""
-    estimator._processes = train.FabricProcesses(fabric)
-    try:
-        estimator._fit(X)
-    finally:
-        del estimator._processes
-        if hasattr(estimator, "_fitting"):  # what comes after the fit is each process's own
-            estimator._fitting.trainer.processes = train.ALONE
-
-
 def _lost(error: Exception) -> str | None:
-    """What is known about a process that is no longer there, if that is what the error is about."""
+    """Return what is known about a lost process, if the error is about one."""
     from torch.multiprocessing.spawn import ProcessExitedException
 
     text = str(error)
     if isinstance(error, ProcessExitedException):
         return text.splitlines()[0]
-    signs = ("Connection closed by peer", "Connection reset", "Broken pipe", "Timed out", "Gloo")
-    if isinstance(error, RuntimeError | OSError) and any(sign in text for sign in signs):
-        lines = [line for line in text.splitlines() if any(sign in line for sign in signs)]
+    if isinstance(error, RuntimeError | OSError) and any(sign in text for sign in _SIGNS_OF_LOSS):
+        lines = [line for line in text.splitlines() if any(sign in line for sign in _SIGNS_OF_LOSS)]
         return lines[-1].strip()
     return None

@@ -4,123 +4,152 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sdlgm import _tensorfile
 from sdlgm.errors import ModelFileError
-from sdlgm.estimators._inputs import Scaling, usable_device
-from sdlgm.train import parameters_of, record_of
+from sdlgm.estimators._checks import usable_device
+from sdlgm.estimators._fitted import Fitted
+from sdlgm.estimators._migrations import migrate
+from sdlgm.estimators._preparation import Scaling
+from sdlgm.model.modules import TrainableModule
+from sdlgm.train import record_of, state_of
 
 if TYPE_CHECKING:
     from sdlgm.estimators._base import TorchEstimator
 
 KIND = "sdlgm-model"
-# No network has so many layers, and to lay them out takes time.
+# No network has so many layers.
 _LONGEST = 1000
 # Settings of a run on some machine, not of the model.
 _NOT_SAVED = {"checkpoint_dir", "compile", "devices", "num_nodes", "resume", "strategy", "verbose"}
 
+LOADABLE: "dict[str, type[TorchEstimator]]" = {}
+"""The estimators that a file may hold, by the name of their class."""
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def loadable(estimator: _Class) -> _Class:
+    """Let `load` read files of an estimator."""
+    LOADABLE[estimator.__name__] = estimator
+    return estimator
+
 
 def save(estimator: "TorchEstimator", path: str | os.PathLike[str]) -> None:
-    """Settings as JSON, everything learned as tensors."""
+    """Write settings as JSON and everything learned as tensors."""
     params = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_SAVED}
     if not isinstance(params["random_state"], Integral):
         params["random_state"] = None  # the state of a generator that has moved on is of no use to a reader
-    params |= estimator._fitted_params()  # what was fitted counts, not what set_params has changed since
-    params = {name: _plain(value) for name, value in params.items()}
+    params |= estimator._fitted_params()  # the settings of the fit, whatever set_params has changed since
+    params = {name: _as_json(value) for name, value in params.items()}
     try:
-        _unfitted(type(estimator), params, params["device"])
+        _new_estimator(type(estimator), params, params["device"])
     except ValueError as error:
         raise ValueError(
             f"the settings have changed since the fit, and the model could not be read: {error}"
         ) from error
-    scaling = estimator._fitting.scaling
+    fitted = estimator._fitted
     document = {
         "estimator": type(estimator).__name__,
         "params": params,
         "n_features_in": estimator.n_features_in_,
         "feature_names_in": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
-        "n_iter": estimator.n_iter_,
-        "history": [asdict(record) for record in estimator.history_],
+        "n_iter": fitted.n_iter,
+        "history": [asdict(record) for record in fitted.history],
         **estimator._fitted_document(),
     }
-    tensors = {f"module.{name}": tensor for name, tensor in parameters_of(estimator.module_).items()}
+    tensors = {f"module.{name}": tensor for name, tensor in state_of(fitted.module).items()}
     tensors |= estimator._fitted_tensors()
-    tensors["scaling.location"] = torch.from_numpy(scaling.location)
-    tensors["scaling.scale"] = torch.from_numpy(scaling.scale)
+    tensors["scaling.location"] = torch.from_numpy(fitted.scaling.location)
+    tensors["scaling.scale"] = torch.from_numpy(fitted.scaling.scale)
     _tensorfile.write(path, KIND, document, tensors)
 
 
 def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
     """Read a model that the ``save`` of an `SDLGM`, `SDLGMClassifier` or `SDLGMCounter` wrote.
 
-    The file is data: nothing in it is executed. A file that is truncated, foreign, of another version, or whose
-    numbers do not fit its settings raises `ModelFileError`, which says what is wrong with it. The state of the
-    optimiser is not part of a model: `partial_fit` starts with a fresh one.
-    """
-    from sdlgm.estimators import SDLGM, SDLGMClassifier, SDLGMCounter
+    The file is data: nothing in it is executed. Files of earlier versions load and answer as they did. The state of the
+    optimiser is not part of a model: ``partial_fit`` begins with a fresh one.
 
-    known: dict[str, type[TorchEstimator]] = {kind.__name__: kind for kind in (SDLGM, SDLGMClassifier, SDLGMCounter)}
+    Parameters
+    ----------
+    path : path
+    device : str, default="cpu"
+        Any torch device.
+
+    Returns
+    -------
+    estimator : SDLGM, SDLGMClassifier or SDLGMCounter
+
+    Raises
+    ------
+    ModelFileError
+        If the file is truncated, damaged, foreign, of a later version, or if its numbers do not fit its settings.
+
+    """
     target = usable_device(device)
-    document, tensors = _tensorfile.read(path, KIND)
+    content = _tensorfile.read(path, KIND)
+    document = content.document
     try:
-        if document["estimator"] not in known:
-            raise ModelFileError(f"{path}: holds a {document['estimator']!r}, which this sdlgm does not know")
-        kind = known[document["estimator"]]
-        estimator = _unfitted(kind, document["params"], device)
+        name = document["estimator"]
+        if name not in LOADABLE:
+            raise ModelFileError(f"{path}: holds a {name!r}, which this sdlgm does not know")
+        params = migrate(name, document["params"], content.written_by)
+        estimator = _new_estimator(LOADABLE[name], params, device)
         estimator.n_features_in_ = int(document["n_features_in"])
         names = document["feature_names_in"]
         if names:
             if len(names) != estimator.n_features_in_:
                 raise ValueError(f"{len(names)} column names for {estimator.n_features_in_} columns")
             estimator.feature_names_in_ = np.array(names, dtype=object)
-        module = _filled(estimator._module_of(document), tensors).to(target)
-        n_iter = int(document["n_iter"])
-        # Other noise than the iterations that went before.
-        seed = np.random.SeedSequence([int(document["params"]["random_state"] or 0), n_iter]).generate_state(1)
-        history = [record_of(values) for values in document["history"]]
-        scaling = _scaling(tensors, estimator.n_features_in_)
-        return estimator._restored(document, tensors, module, scaling, n_iter, int(seed[0]), history)
+        fitted = Fitted(
+            module=_fill(estimator._module_factory(document), content.under("module")).to(target),
+            scaling=_scaling(content.tensors, estimator.n_features_in_),
+            device=target,
+            n_iter=int(document["n_iter"]),
+            history=tuple(record_of(values) for values in document["history"]),
+        )
+        return estimator._restore(fitted, document, content.tensors)
     except ModelFileError:
         raise
     except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
         raise ModelFileError(f"{path}: settings and content do not fit together ({_one_line(error)})") from error
 
 
-def _unfitted(kind: type["TorchEstimator"], params: Any, device: str) -> Any:
-    """An estimator with the settings of a file, which are checked as those of users are."""
-    estimator: Any = kind(**_arguments(params, kind) | {"device": device})
+def _new_estimator(kind: "type[TorchEstimator]", params: dict[str, Any], device: str) -> "TorchEstimator":
+    """Return an estimator with the settings of a file, which are checked as those of users are."""
+    estimator = kind(**_arguments(params, kind) | {"device": device})
     estimator._validate_params()
     estimator._check_settings()
     return estimator
 
 
-def _filled(make: Callable[[], nn.Module], tensors: dict[str, Tensor]) -> Any:
-    """The module that the settings describe, filled from the file.
+def _fill(make: Callable[[], TrainableModule], tensors: dict[str, Tensor]) -> TrainableModule:
+    """Return the module that the settings describe with the tensors of the file.
 
-    It is laid out without memory, compared with the file and given the file's tensors, so that settings alone cannot
-    make the reader allocate more than the file holds.
+    It is first made without memory and compared with the file, so that settings alone cannot make the reader allocate
+    more than the file holds.
     """
     with torch.device("meta"):
         module = make()
-    expected = module.state_dict()
-    found = _tensorfile.under("module", tensors)
-    for name, tensor in expected.items():
-        if name not in found:
+    for name, expected in module.state_dict().items():
+        if name not in tensors:
             raise ValueError(f"the tensor {name} is missing")
-        if found[name].shape != tensor.shape or found[name].dtype != tensor.dtype:
+        found = tensors[name]
+        if found.shape != expected.shape or found.dtype != expected.dtype:
             raise ValueError(
-                f"the tensor {name} is {tuple(found[name].shape)} {found[name].dtype}, "
-                f"expected {tuple(tensor.shape)} {tensor.dtype}"
+                f"the tensor {name} is {tuple(found.shape)} {found.dtype}, "
+                f"expected {tuple(expected.shape)} {expected.dtype}"
             )
-        _tensorfile.finite({name: found[name]})
-        if name.endswith("running_var") and bool((found[name] < 0).any()):
+        _tensorfile.check_finite({name: found})
+        if name.endswith("running_var") and bool((found < 0).any()):
             raise ValueError(f"the tensor {name} has negative variances")
-    module.load_state_dict(found, assign=True)
+    module.load_state_dict(tensors, assign=True)
     return module.eval()
 
 
@@ -132,11 +161,14 @@ def _scaling(tensors: dict[str, Tensor], n_features: int) -> Scaling:
     return Scaling(location, scale)
 
 
-def _arguments(params: Any, estimator: type["TorchEstimator"]) -> dict[str, Any]:
+def _arguments(params: dict[str, Any], estimator: "type[TorchEstimator]") -> dict[str, Any]:
+    """Return the arguments of a constructor from the settings of a file; raise if one is unknown or missing."""
     known = set(estimator._get_param_names()) - _NOT_SAVED
-    if set(params) != known:
-        differing = sorted(set(params) ^ known)
-        raise ValueError(f"unknown or missing settings: {', '.join(differing)}")
+    unknown, missing = sorted(set(params) - known), sorted(known - set(params))
+    if unknown:
+        raise ValueError(f"unknown settings: {', '.join(unknown)}")
+    if missing:
+        raise ValueError(f"missing settings: {', '.join(missing)}")
     if any(isinstance(value, list) and len(value) > _LONGEST for value in params.values()):
         raise ValueError(f"a setting has more than {_LONGEST} values")
     arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
@@ -144,12 +176,12 @@ def _arguments(params: Any, estimator: type["TorchEstimator"]) -> dict[str, Any]
     return arguments
 
 
-def _plain(value: Any) -> Any:
-    """A setting as JSON knows it."""
+def _as_json(value: Any) -> Any:
+    """Return a setting as JSON knows it."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, tuple | list):
-        return [_plain(part) for part in value]
+        return [_as_json(part) for part in value]
     return value
 
 

@@ -1,77 +1,64 @@
-"""The unsupervised estimator."""
+"""The unsupervised estimator: its parameters and its public methods."""
 
-import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
-from sklearn.model_selection import train_test_split
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import assert_all_finite, check_is_fitted, validate_data
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from sdlgm import train
-from sdlgm.data.rows import RowFiles, SpooledRows, is_stream, rows_of
+from sdlgm.data import RowFiles, SpooledRows, is_stream, rows_of
 from sdlgm.errors import DataError
-from sdlgm.estimators import _distributed
-from sdlgm.estimators._base import COMMON_CONSTRAINTS, RandomState, TorchEstimator
-from sdlgm.estimators._codes import check_codes, sparse_rows, stacked
-from sdlgm.estimators._inputs import (
+from sdlgm.estimators import _evaluation
+from sdlgm.estimators._base import COMMON_CONSTRAINTS, RandomState, TorchEstimator, check_widths
+from sdlgm.estimators._checks import check_count, has_compiler, usable_device
+from sdlgm.estimators._codes import check_codes
+from sdlgm.estimators._compat import Interval, Registered, StrOptions, fit_context
+from sdlgm.estimators._distributed import fit_distributed
+from sdlgm.estimators._fitted import Fitted, FittedSDLGM
+from sdlgm.estimators._modelfile import loadable
+from sdlgm.estimators._preparation import (
+    WATCHED_ROWS,
     Columns,
     Scaling,
     Survey,
-    check_count,
     check_unit_interval,
-    has_compiler,
-    in_batches,
     in_parts,
     in_unit_interval,
-    usable_device,
+    prepare_training,
 )
-from sdlgm.estimators._results import Evaluation, PosteriorProbs, PosteriorSetting
+from sdlgm.estimators._results import Evaluation, PosteriorProbs
 from sdlgm.gradients import GRADIENTS
-from sdlgm.model import ModelConfig, SDLGMModule, discrete_expectation, relaxed_expectation
-from sdlgm.model.chain import ChainDistribution
-from sdlgm.model.ordered import OrderedDistribution
-from sdlgm.model.posteriors import POSTERIORS
-from sdlgm.model.slots import KL
-from sdlgm.train.batches import Rows, dense, threshold
+from sdlgm.model.likelihoods import LIKELIHOODS
+from sdlgm.model.modules.base import Batch
+from sdlgm.model.modules.unsupervised import ModelConfig, SDLGMModule
+from sdlgm.model.networks.posteriors import POSTERIORS
+from sdlgm.train.batches import Rows
 
-# Rows that are encoded or decoded at a time.
-_BATCH = 1000
-# Rows for which relaxed samples are drawn at a time: each needs max_active x n_components numbers, but on the CPU.
-_RELAXED_BATCH = 100
-# Rows on which a run without a validation split is watched.
-_WATCHED_ROWS = 500
-# Rows that are held out of files at the most.
-_MOST_HELD_OUT = 10_000
-
-LikelihoodName = Literal["bernoulli", "gaussian"]
-
-
-@dataclass(frozen=True)
-class _Fitting:
-    """What a fit makes, before the estimator takes it over."""
-
-    likelihood: LikelihoodName
-    scaling: Scaling
-    trainer: train.Trainer
+GradientName = Literal[
+    "reinmax",
+    "straight_through",
+    "darn",
+    "annealed_straight_through",
+    "score_function",
+    "leave_one_out",
+    "gumbel_softmax",
+    "straight_through_gumbel",
+    "muprop",
+    "gumbel_rao",
+    "disarm",
+]
 
 
-def _settings_of(config: ModelConfig) -> dict[str, Any]:
-    """What a model was made with but for the data, by the names of the parameters."""
-    settings = asdict(config)
-    del settings["n_inputs"]
-    return {"n_components": settings.pop("n_features"), "max_active": settings.pop("n_slots"), **settings}
-
-
-class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
+@loadable
+class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[FittedSDLGM]):
     """Sparse discrete codes with a hard budget.
 
     Every observation is described by at most ``max_active`` out of ``n_components`` features, and the model learns how
@@ -79,9 +66,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
         E_q[log p(x | z)] - KL(q(z | x), p(z))
 
-    on log p(x), where z counts how often each feature is present in ``max_active`` slots, or with ``posterior="chain"``
-    and ``"subset"`` says whether it is. Under the prior a slot is on with probability ``gate_prior`` and then holds a
-    feature drawn from ``feature_prior``.
+    on log p(x). The code z counts how often each feature is present in ``max_active`` slots; with ``posterior="chain"``
+    and ``"subset"`` it is the set of features that are present. Under the prior a slot is on with probability
+    ``gate_prior`` and then holds a feature drawn from ``feature_prior``.
 
     Parameters
     ----------
@@ -90,15 +77,15 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
     max_active : int, default=40
         Number of slots, L0. No code has more active slots, and so no more non-zeros, than this.
     gate_prior : float, default=0.5
-        Prior probability that a slot is on, lambda_0; where it starts if ``learn_prior``.
+        Prior probability that a slot is on, lambda_0; its initial value if ``learn_prior``.
     learn_prior : bool, default=True
         Learn gate and feature prior from the end of the KL warm-up on. The paper keeps them fixed.
     hidden : tuple of int, default=(512, 384, 256)
-        Hidden layers of the encoder; the decoder has the same in reverse.
+        Widths of the hidden layers of the encoder; the decoder has them in reverse.
     gate_hidden : tuple of int, default=(64,)
-        Hidden layers of the gate network of the shared posterior. The paper's, which starts from x, has (256, 64).
+        Widths of the hidden layers of the gate network of the shared posterior. The paper has (256, 64).
     activation : {"silu", "relu"}, default="silu"
-        Between the layers of all networks. The paper does not name its own.
+        Activation function of all networks. The paper does not name its own.
     share_layers : bool, default=True
         Let the gate network of the shared posterior continue from the encoder's last hidden layer. In the paper it
         starts from x, which takes longer.
@@ -106,85 +93,89 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         Standardise the feature logits over the batch, with one learned gain. The paper does not.
     likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
         Distribution of an observation given its code. ``"auto"`` takes Bernoulli if all training data are in [0, 1]
-        and Gaussian otherwise. For the Gaussian the data are standardised internally; results are in their own units.
+        and Gaussian otherwise. For the Gaussian the data are standardised internally; results are in the units of the
+        data.
     binarize : {"dynamic", "threshold", "probability"}, default="dynamic"
-        What the Bernoulli likelihood makes of values between 0 and 1: a fresh draw every time they are seen, a
-        threshold at one half, or the values themselves as probabilities. It changes the bound by tens of nats on grey
-        images, and nothing on binary data.
+        How the Bernoulli likelihood treats values between 0 and 1: a fresh draw every time, a threshold at one half, or
+        the values themselves as probabilities. The choice changes the bound by tens of nats on grey images, and
+        nothing on binary data.
     posterior : {"chain", "subset", "ordered", "shared"}, default="chain"
-        Family of q(z given x). All have the same prior over counts, of which the decoder sees the counts, or with
-        ``"chain"`` and ``"subset"`` which features are present; `docs/model.md` compares them.
+        Family of q(z given x). All have the same prior over counts. The decoder gets the counts, or with ``"chain"``
+        and ``"subset"`` the set of features that are present. `docs/model.md` compares them.
 
         - ``"chain"``: each feature is present or not, depending on x and on the features before it. The tightest bound.
-        - ``"subset"``: the same without looking at other features; all gradients are defined for it.
-        - ``"ordered"``: how many features, and one distribution over features for each position; the first features of
-          a code are a code of their own (``transform(X, budget=m)``).
+        - ``"subset"``: the same, independent of other features; all gradients are defined for it.
+        - ``"ordered"``: a distribution over the number of features, and one over features for each position. The first
+          features of a code are a code of their own (``transform(X, budget=m)``).
         - ``"shared"``: the paper's, one gate probability and one feature distribution for all slots.
     gradient : str, default="reinmax"
-        How to differentiate through the discrete draw: ``"reinmax"``, ``"straight_through"``, ``"darn"``,
+        Gradient estimator for the discrete draw: ``"reinmax"``, ``"straight_through"``, ``"darn"``,
         ``"annealed_straight_through"``, ``"score_function"`` or ``"leave_one_out"``; for other posteriors than
         ``"chain"`` also ``"gumbel_softmax"``, ``"straight_through_gumbel"`` or ``"muprop"``; for ``"subset"`` and
         ``"ordered"`` also ``"gumbel_rao"``; for ``"subset"`` also ``"disarm"``. See `sdlgm.gradients`.
     kl : {"exact", "paper"}, default="exact"
-        The paper also charges closed slots for a feature that nobody sees; the exact divergence is smaller. Of the
-        posteriors only ``"shared"`` knows the paper's.
+        Divergence from the prior. The paper's also charges closed slots for a feature; the exact one is smaller. Only
+        ``posterior="shared"`` has the paper's.
     n_samples : int, default=1
-        Monte Carlo samples an observation, S.
+        Monte Carlo samples for each observation, S.
     gate_temperature, feature_temperature : float, default=1.0
-        Temperatures of the relaxation, tau and tau_z; where they start if learned or on a schedule. Only
-        ``posterior="shared"`` has gates of its own; the others relax everything at the temperature of the features.
+        Temperatures of the relaxation, tau and tau_z; their initial values if learned or on a schedule. Only
+        ``posterior="shared"`` has separate gates; the others relax everything at the temperature of the features.
     learn_temperature : bool, default=False
         Learn both temperatures by gradient, as in the paper.
     final_temperature : float or None, default=None
-        Lead both temperatures to this value over the run.
+        Value that both temperatures reach at the end of the run; None leaves them constant or learned.
     kl_warmup : float, default=0.3
         First fraction of ``max_iter`` over which the weight of the KL rises from 0 to 1.
     max_iter : int, default=10_000
-        Iterations, each of one batch.
+        Number of iterations, each of one batch.
     batch_size : int, default=100
+        Rows in a batch.
     learning_rate : float, default=3e-3
-        Of Adam.
+        Learning rate of Adam.
     lr_decay : float, default=0.5
         Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
     early_stopping : bool, default=False
-        Set aside ``validation_fraction`` of the rows, stop when their discrete bound has not improved for
-        ``n_iter_no_change`` monitorings (there are fifty in ``max_iter``, at least five iterations apart), and keep
-        the best parameters.
+        Hold out ``validation_fraction`` of the rows, stop when their discrete bound has not improved for
+        ``n_iter_no_change`` points of the training curves (there are fifty in ``max_iter``, at least five iterations
+        apart), and keep the best parameters.
     validation_fraction : float, default=0.1
-        Of rows in files, whole row groups are set aside: as many as come near to it, and at least one.
+        Share of the rows to hold out for early stopping. Of rows in files, whole row groups are held out.
     n_iter_no_change : int, default=10
+        Points of the training curves without improvement before training stops early.
     checkpoint_dir : path or None, default=None
         Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM.
     checkpoint_every : int, default=1000
+        Iterations between two checkpoints.
     resume : bool, default=False
         Let `fit` continue from the checkpoint, if there is one. Needs an integer ``random_state``.
     random_state : int, RandomState or None, default=None
-        An integer makes everything reproducible: the same seed gives the same model, bit for bit, on the CPU.
+        Seed. An integer makes results reproducible: the same seed gives the same model, bit for bit, on the CPU.
     device : str, default="cpu"
-        Any torch device.
+        A torch device, such as cpu or cuda.
     devices : int, default=1
-        Processes on this machine, or on each of several, that `fit` trains the model with; every batch is divided among
-        them. They are started by `fit`, unless torchrun or SLURM has started this process as one of them.
+        Processes on each machine that share every batch. `fit` starts them, unless torchrun or SLURM has started this
+        process as one of them.
     num_nodes : int, default=1
         Number of machines.
     strategy : str, default="auto"
-        How processes are started and connected, as Lightning Fabric calls it.
+        Strategy of Lightning Fabric for starting and connecting processes.
     compile : bool, default=False
-        Let `torch.compile` fuse the networks. Needs a C++ compiler and takes up to a minute at the first iteration; the
-        results differ by rounding only. On a CPU, where the time goes into matrix products, there is little to gain.
+        Let `torch.compile` fuse the networks. It needs a C++ compiler and takes up to a minute at the first iteration.
+        Results differ by rounding only. On a CPU there is little to gain.
     verbose : int, default=0
         Show a progress bar if not 0.
 
     Attributes
     ----------
     likelihood_ : {"bernoulli", "gaussian"}
-        The distribution in use.
+        The likelihood in use.
     gate_prior_ : float
         Prior probability that a slot is on.
     feature_prior_ : ndarray of shape (n_components,)
         Prior distribution of the feature in a slot that is on.
     n_iter_ : int
-        Iterations done.
+        Number of iterations done.
     history_ : list of Record
         The training curves, one `sdlgm.train.Record` for each point.
     module_ : SDLGMModule
@@ -210,12 +201,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
     """
 
-    n_features_in_: int
-    feature_names_in_: np.ndarray
-    likelihood_: LikelihoodName
-
     _module_class: ClassVar[type[SDLGMModule]] = SDLGMModule
-    _processes: train.Processes = train.ALONE
+    _trainer: train.Trainer | None = None
 
     _parameter_constraints: dict[str, list[Any]] = {
         **COMMON_CONSTRAINTS,
@@ -226,10 +213,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         "gate_hidden": [tuple, list],
         "share_layers": ["boolean"],
         "normalize_logits": ["boolean"],
-        "likelihood": [StrOptions({"auto", "bernoulli", "gaussian"})],
+        "likelihood": [StrOptions({"auto"}), Registered(LIKELIHOODS)],
         "binarize": [StrOptions({"dynamic", "threshold", "probability"})],
-        "posterior": [StrOptions(set(POSTERIORS))],
-        "gradient": [StrOptions(set(GRADIENTS))],
+        "posterior": [Registered(POSTERIORS)],
+        "gradient": [Registered(GRADIENTS)],
         "kl": [StrOptions({"exact", "paper"})],
         "n_samples": [Interval(Integral, 1, None, closed="left")],
         "gate_temperature": [Interval(Real, 0, None, closed="neither")],
@@ -256,14 +243,14 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         learn_prior: bool = True,
         hidden: tuple[int, ...] = (512, 384, 256),
         gate_hidden: tuple[int, ...] = (64,),
-        activation: str = "silu",
+        activation: Literal["silu", "relu"] = "silu",
         share_layers: bool = True,
         normalize_logits: bool = True,
-        likelihood: str = "auto",
-        binarize: str = "dynamic",
-        posterior: str = "chain",
-        gradient: str = "reinmax",
-        kl: str = "exact",
+        likelihood: Literal["auto", "bernoulli", "gaussian"] = "auto",
+        binarize: Literal["dynamic", "threshold", "probability"] = "dynamic",
+        posterior: Literal["chain", "subset", "ordered", "shared"] = "chain",
+        gradient: GradientName = "reinmax",
+        kl: Literal["exact", "paper"] = "exact",
         n_samples: int = 1,
         gate_temperature: float = 1.0,
         feature_temperature: float = 1.0,
@@ -285,7 +272,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         devices: int = 1,
         num_nodes: int = 1,
         strategy: str = "auto",
-        compile: bool = False,  # noqa: A002 - what torch calls it
+        compile: bool = False,  # noqa: A002 - the name in torch
         verbose: int = 0,
     ):
         self.n_components = n_components
@@ -328,228 +315,224 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
     # Fitting
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, callback: Callable[[SDLGMModule, int], None] | None = None) -> Self:
-        """Fit the model to X of shape (n_samples, n_features_in); y is ignored.
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, *, callback: train.Callback | None = None) -> Self:
+        """Fit the model to X.
 
-        X may also be the path of a file or of a folder, or an iterator of batches of rows. Rows of ``.parquet`` and
-        ``.npy`` files, and of folders of either, are read as they are needed and may be larger than memory; those of an
-        iterator are kept in a temporary folder for the time of the fit. All other methods take such an X as well.
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
+            Rows of ``.parquet`` and ``.npy`` files, and of folders of either, are read as they are needed and may be
+            larger than memory. Those of an iterator are kept in a temporary folder during the fit.
+        y : None
+            Ignored.
+        callback : callable or None, default=None
+            Called as ``callback(module, iteration)`` after every iteration. It has to leave the module as it found it.
 
-        ``callback(module, iteration)``, if given, is called after every iteration; what it draws or changes the mode of
-        is its own affair, but it must leave the module as it found it.
+        Returns
+        -------
+        self : SDLGM
+
         """
         self._check_settings()
         if self.devices * self.num_nodes > 1:
-            self._check_several(callback)
-            _distributed.fit(self, SpooledRows(X) if is_stream(X) else X)
+            self._check_distributed(callback)
+            fit_distributed(self, SpooledRows(X) if is_stream(X) else X)
             return self
         with self._all_or_nothing():
             return self._fit(X, callback)
 
-    def _fit(self, X, callback: Callable[[SDLGMModule, int], None] | None = None) -> Self:
+    def _fit(self, X, callback: train.Callback | None = None, processes: train.Processes = train.ALONE) -> Self:
         """Fit, as the only process or as one of several."""
-        rows = self._validated(rows_of(X), reset=True, min_rows=2)
+        rows = self._validate_rows(rows_of(X), reset=True, min_rows=2)
         seed = self._seed_of(self.random_state)
-        if isinstance(rows, RowFiles):
-            return self._fit_files(rows, seed, callback)
-        likelihood = self._chosen_likelihood(lambda: in_unit_interval(rows))
-        if self.early_stopping:
-            split: Any = train_test_split(rows, test_size=self.validation_fraction, random_state=seed)
-            rows, watched = split
-            if rows.shape[0] < 2:
-                raise ValueError("early_stopping=True leaves fewer than 2 rows to train on; give more rows")
-        else:
-            order = np.random.default_rng(seed).permutation(rows.shape[0])
-            watched = rows[order[:_WATCHED_ROWS]]
-        self._check_parts_of_batches(rows.shape[0])
-        fitting = self._start(Columns.of(rows), likelihood, seed)
-        batches = train.ShuffledBatches(rows, self.batch_size, seed, fitting.scaling.apply)
-        return self._run(fitting, batches, self._monitor(fitting, watched, seed), seed, callback)
-
-    def _check_several(self, callback: Any) -> None:
-        """What several processes cannot do."""
-        n = self.devices * self.num_nodes
-        if self.batch_size % n or self.batch_size < 2 * n:
+        data = prepare_training(rows, self.validation_fraction if self.early_stopping else None, seed)
+        if self.devices * self.num_nodes > 1 and data.n_rows < self.batch_size:
             raise ValueError(
-                f"batch_size={self.batch_size} cannot be divided among {n} processes; each needs as many rows, and two "
-                "or more"
+                f"batch_size={self.batch_size}, and there are {data.n_rows} rows to train on; set a smaller one"
             )
-        if not isinstance(self.random_state, Integral):
-            raise ValueError("several processes need an integer random_state, to begin with the same parameters")
-        if callback is not None:
-            raise ValueError("a callback cannot be sent to other processes; fit with devices=1")
-        if not GRADIENTS[str(self.gradient)].shareable:
-            raise ValueError(f"gradient={self.gradient!r} cannot be shared by several processes; use 'reinmax'")
-
-    def _check_parts_of_batches(self, n_rows: int) -> None:
-        """Several processes share whole batches only; one alone makes do with fewer rows."""
-        if self.devices * self.num_nodes > 1 and n_rows < self.batch_size:
-            raise ValueError(
-                f"batch_size={self.batch_size}, and there are {n_rows} rows to train on; set a smaller one"
-            )
-
-    def _fit_files(self, rows: RowFiles, seed: int, callback: Callable[[SDLGMModule, int], None] | None) -> Self:
-        """Fit to rows that need not fit into memory: one pass to see what they are like, then batches from parts."""
-        rng = np.random.default_rng(seed)
-        watched, chosen = None, list(range(len(rows.parts)))
-        if self.early_stopping:
-            watched, chosen = self._held_out(rows, rng)
-        survey, likelihood = self._surveyed(rows, chosen)
-        if watched is None:
-            places = np.sort(rng.choice(len(rows), min(_WATCHED_ROWS, len(rows)), replace=False))
-            # Copies: a row that is a view would keep all rows of its part.
-            watched = np.concatenate([rows[place : place + 1].copy() for place in places.tolist()])
-        fitting = self._start(survey.columns, likelihood, seed)
-        batches = train.StreamedBatches(rows, chosen, self.batch_size, seed, survey.fingerprint, fitting.scaling.apply)
-        self._check_parts_of_batches(batches.n_rows)
+        fitted = self._new_model(data.columns, data.in_unit_interval, seed)
+        trainer = train.Trainer(fitted.module, self._train_config(fitted.likelihood), seed, processes)
+        batches = data.batches(int(self.batch_size), seed, fitted.scaling.apply)
+        self._trainer = None
         try:
-            return self._run(fitting, batches, self._monitor(fitting, watched, seed), seed, callback)
+            self._run(fitted, trainer, batches, _monitor(fitted, data.watched, seed), callback)
         finally:
             batches.close()
+        problem = train.convergence_problem(
+            self.history_,
+            n_features=fitted.module.config.n_features,
+            n_watched=data.watched.shape[0],
+            held_out=bool(self.early_stopping),
+        )
+        if processes.is_first:
+            self._warn(problem)
+        return self
 
-    def _surveyed(self, rows: RowFiles, chosen: Collection[int]) -> tuple[Survey, LikelihoodName]:
-        """What rows in files are like (the columns: those of the chosen parts), and the likelihood, checked."""
-        survey = Survey.of(rows, chosen)
-        likelihood = self._chosen_likelihood(lambda: survey.in_unit_interval)
-        if likelihood == "bernoulli":
-            check_unit_interval(survey.in_unit_interval)
-        return survey, likelihood
-
-    def _held_out(self, rows: RowFiles, rng: np.random.Generator) -> tuple[np.ndarray, list[int]]:
-        """Rows of whole parts to watch, no more than fit into memory, and the parts that are left to train on.
-
-        As many parts as come near to the fraction, and at least the smallest.
-        """
-        sizes = [part.n_rows for part in rows.parts]
-        wanted, most = self.validation_fraction * len(rows), len(rows) - 2
-        held_out: list[int] = []
-        n_rows = 0
-        for number in rng.permutation(len(sizes)).tolist():
-            n_more = n_rows + sizes[number]
-            if abs(n_more - wanted) < abs(n_rows - wanted) and n_more <= most:
-                held_out.append(number)
-                n_rows = n_more
-        if not held_out and len(sizes) > 1 and min(sizes) <= most:
-            held_out = [int(np.argmin(sizes))]
-        if not held_out:
-            raise ValueError(
-                "early_stopping=True sets whole row groups aside, and these are too few; write the rows in several"
-            )
-        kept = sorted(set(range(len(sizes))) - set(held_out))
-        size = -(-_MOST_HELD_OUT // len(held_out))
-        watched = np.concatenate([rows.read(rows.parts[number])[:size].copy() for number in held_out])
-        return watched, kept
-
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y=None) -> Self:
-        """One pass over the rows of X in the order given, at the constant ``learning_rate``; all of it or nothing.
+        """Train on one pass over the rows of X in the order given, at the constant ``learning_rate``.
 
-        The first call fixes the likelihood and, for continuous data, the scaling and which columns are constant. The KL
-        is warmed up over the first ``kl_warmup * max_iter`` iterations, whichever calls they come from. Settings of the
-        training may differ from those of earlier calls, those of the model may not. y is ignored.
+        A pass that fails leaves the model as it was. The first call fixes the likelihood and, for continuous data, the
+        scaling and which columns are constant. The KL is warmed up over the first ``kl_warmup * max_iter`` iterations
+        of all calls together. Settings of the training may differ from those of earlier calls, those of the model may
+        not. After `fit`, `sdlgm.load` or unpickling the optimiser starts afresh.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : SDLGM
+
         """
         self._check_settings()
-        first = not hasattr(self, "module_")
-        rows = self._validated(rows_of(X), reset=first, min_rows=2)
+        first = not self.__sklearn_is_fitted__()
+        rows = self._validate_rows(rows_of(X), reset=first, min_rows=2)
         seed = self._seed_of(self.random_state)
-        if first:
-            if isinstance(rows, RowFiles):
-                survey, likelihood = self._surveyed(rows, range(len(rows.parts)))
-                columns = survey.columns
-            else:
-                columns, likelihood = Columns.of(rows), self._chosen_likelihood(lambda: in_unit_interval(rows))
-            fitting, history = self._start(columns, likelihood, seed), []
-        else:
-            fitting, history = self._fitting, self.history_
+        fitted = self._first_model(rows, seed) if first else self._fitted
+        if not first:
             self._check_same_model()
-            if GRADIENTS[str(self.gradient)].steepens != self.module_.steep:
-                raise ValueError(
-                    "gradient='annealed_straight_through' makes the posterior itself steeper, so a model stays with it "
-                    "or without it; use fit for the other one"
-                )
-            for _ in self._batches(rows):  # refuse bad values before anything changes
+            for _ in _evaluation.prepared_batches(fitted, rows):  # raise for bad values before anything changes
                 pass
-        trainer = fitting.trainer
+        config = replace(self._train_config(fitted.likelihood), lr_decay=0.0)
+        trainer = self._trainer or self._new_trainer(fitted, config, seed)
         before = trainer.snapshot()
-        parts = max(1, rows.shape[0] // self.batch_size)
+        n_batches = max(1, rows.shape[0] // self.batch_size)
         try:
-            trainer.configure(replace(self._train_config(fitting.likelihood), lr_decay=0.0))
-            for batch in in_parts(rows, parts):
-                trainer.step(train.to_tensor(fitting.scaling.apply(batch), trainer.device))
+            trainer.configure(config)
+            for part in in_parts(rows, n_batches):
+                trainer.step(Batch(train.to_tensor(fitted.scaling.apply(part), trainer.device)))
             trainer.check_finite()
-            record = self._monitor(fitting, rows[:_WATCHED_ROWS], seed)(trainer)
+            record = _monitor(fitted, rows[:WATCHED_ROWS], seed)(trainer)
             record.check_finite()
-        except BaseException:  # divergence, or Ctrl-C: half a pass is no pass
+        except BaseException:  # a divergence, or Ctrl-C
             trainer.go_back(before)
             trainer.module.eval()
             raise
-        return self._publish(fitting, [*history, record])
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        if self.learn_temperature and self.final_temperature is not None:
-            raise ValueError("learn_temperature=True and final_temperature exclude each other; set one of them")
-        if self.compile and not has_compiler(self.device):
-            raise ValueError("compile=True needs a C++ compiler (such as g++), and there is none; set compile=False")
-        if self.kl_warmup == 1 and (self.learn_prior or self.early_stopping):
-            raise ValueError("learn_prior and early_stopping begin after the KL warm-up; set kl_warmup below 1")
-        gradient, family = GRADIENTS[str(self.gradient)], self._module_class.posteriors[str(vars(self)["posterior"])]
-        if self.kl == "paper" and family is not POSTERIORS["shared"]:
-            raise ValueError("kl='paper' is that of posterior='shared'; set that posterior, or kl='exact'")
-        if family.kind not in gradient.defined_for:
-            possible = [name for name, estimator in GRADIENTS.items() if family.kind in estimator.defined_for]
-            raise ValueError(
-                f"gradient={self.gradient!r} is not defined for posterior={vars(self)['posterior']!r}; "
-                f"use one of {', '.join(possible)}"
+        self._trainer = trainer
+        return self._publish(
+            replace(
+                fitted,
+                n_iter=trainer.iteration,
+                history=(*fitted.history, record),
+                binarize=config.binarize,
+                kl=config.kl,
+                n_samples=config.n_samples,
+                gradient=config.gradient,
             )
+        )
 
-    def _check_same_model(self) -> None:
-        """Settings of the model, and not of its training, stay what they were."""
-        there = _settings_of(self.module_.config)
-        there["learn_temperature"] = self._fitting.trainer.config.learn_temperature
-        likelihood = self._chosen_likelihood(lambda: self.likelihood_ == "bernoulli")
-        wanted = _settings_of(self._model_config(self.n_features_in_, likelihood))
-        wanted["learn_temperature"] = bool(self.learn_temperature)
-        for name, value in there.items():
-            if wanted[name] != value:
-                raise ValueError(f"the model has {name}={value!r}, and goes on with that; use fit for another one")
+    def _first_model(self, rows: Rows | RowFiles, seed: int) -> FittedSDLGM:
+        """Return the model of a first `partial_fit`."""
+        if isinstance(rows, RowFiles):
+            survey = Survey.of(rows, range(len(rows.parts)))
+            return self._new_model(survey.columns, survey.in_unit_interval, seed)
+        return self._new_model(Columns.of(rows), in_unit_interval(rows), seed)
 
-    def _start(self, columns: Columns, likelihood: LikelihoodName, seed: int) -> _Fitting:
-        """Everything that has to exist before the first iteration."""
+    def _new_trainer(self, fitted: FittedSDLGM, config: train.TrainConfig, seed: int) -> train.Trainer:
+        """Return a trainer for a model without one, with other noise than its earlier iterations had."""
+        if fitted.n_iter:
+            own = int(self.random_state) if isinstance(self.random_state, Integral) else 0
+            seed = int(np.random.SeedSequence([own, fitted.n_iter]).generate_state(1)[0])
+        return train.Trainer(fitted.module, config, seed, iteration=fitted.n_iter)
+
+    def _new_model(self, columns: Columns, is_unit: bool, seed: int) -> FittedSDLGM:
+        """Return the model before its first iteration; ``is_unit`` is whether all values are in [0, 1]."""
+        likelihood = self.likelihood if self.likelihood != "auto" else "bernoulli" if is_unit else "gaussian"
+        if likelihood == "bernoulli":
+            check_unit_interval(is_unit)
         n_inputs = len(columns.mean)
-        gaussian = likelihood == "gaussian"
-        scaling = Scaling.standardizing(columns) if gaussian else Scaling.identity(n_inputs)
-        data_mean = np.zeros_like(columns.mean) if gaussian else columns.mean
+        standardized = LIKELIHOODS[likelihood].standardized
+        scaling = Scaling.standardizing(columns) if standardized else Scaling.identity(n_inputs)
+        data_mean = np.zeros_like(columns.mean) if standardized else columns.mean
         device = usable_device(self.device)
         config = self._model_config(n_inputs, likelihood)
         module = train.seeded(lambda: self._module_class(config), seed)
         module.adapt_to(torch.tensor(data_mean, dtype=torch.float32), torch.tensor(columns.varies))
         if self.compile:
             module.compile_networks()
-        trainer = train.Trainer(module.to(device), self._train_config(likelihood), seed, self._processes)
-        return _Fitting(likelihood, scaling, trainer)
+        return self._describe(Fitted(module.to(device), scaling, device, 0, ()), likelihood)
 
-    def _publish(self, fitting: _Fitting, history: list[train.Record]) -> Self:
-        """Make what was fitted the estimator's own, all at once."""
-        self._fitting = fitting
-        self.likelihood_ = fitting.likelihood
-        self.module_ = fitting.trainer.module.eval()
-        self.n_iter_ = fitting.trainer.iteration
-        self.history_ = history
+    def _describe(self, base: Fitted[SDLGMModule], likelihood: str) -> FittedSDLGM:
+        """Return a model with the settings that its evaluation depends on."""
+        config = self._train_config(likelihood)
+        return FittedSDLGM(
+            **vars(base),
+            likelihood=likelihood,
+            binarize=config.binarize,
+            kl=config.kl,
+            n_samples=config.n_samples,
+            gradient=config.gradient,
+            learn_temperature=config.learn_temperature,
+        )
+
+    def _publish(self, fitted: FittedSDLGM) -> Self:
+        super()._publish(fitted)
+        self.likelihood_ = fitted.likelihood
+        self.module_ = fitted.module
         with torch.no_grad():
-            prior = self.module_.prior()
+            prior = fitted.module.prior()
             self.gate_prior_ = float(prior.gate_prob)
             self.feature_prior_ = prior.feature_probs.cpu().numpy()
         return self
 
-    def _chosen_likelihood(self, all_in_unit_interval: Callable[[], bool]) -> LikelihoodName:
-        """The one that was set, or that of the values, which then have to be looked at."""
-        if self.likelihood == "auto":
-            return "bernoulli" if all_in_unit_interval() else "gaussian"
-        return cast(LikelihoodName, self.likelihood)
+    # Settings
 
-    def _model_config(self, n_inputs: int, likelihood: LikelihoodName) -> ModelConfig:
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        check_widths("gate_hidden", self.gate_hidden)
+        if self.learn_temperature and self.final_temperature is not None:
+            raise ValueError("learn_temperature=True and final_temperature exclude each other; set one of them")
+        if self.compile and not has_compiler(self.device):
+            raise ValueError("compile=True needs a C++ compiler (such as g++), and there is none; set compile=False")
+        if self.kl_warmup == 1 and (self.learn_prior or self.early_stopping):
+            raise ValueError("learn_prior and early_stopping begin after the KL warm-up; set kl_warmup below 1")
+        gradient, family = GRADIENTS[self.gradient], self._module_class.posteriors[self.posterior]
+        if self.kl == "paper" and family is not POSTERIORS["shared"]:
+            raise ValueError("kl='paper' is defined for posterior='shared'; set that posterior, or kl='exact'")
+        if family.kind not in gradient.defined_for:
+            possible = [name for name, estimator in GRADIENTS.items() if family.kind in estimator.defined_for]
+            raise ValueError(
+                f"gradient={self.gradient!r} is not defined for posterior={self.posterior!r}; "
+                f"use one of {', '.join(possible)}"
+            )
+
+    def _check_distributed(self, callback: object) -> None:
+        """Raise for settings that several processes cannot have."""
+        n = self.devices * self.num_nodes
+        if self.batch_size % n or self.batch_size < 2 * n:
+            raise ValueError(
+                f"batch_size={self.batch_size} cannot be divided among {n} processes; each needs the same number of "
+                "rows, two or more"
+            )
+        if not isinstance(self.random_state, Integral):
+            raise ValueError("several processes need an integer random_state, to begin with the same parameters")
+        if callback is not None:
+            raise ValueError("a callback cannot be sent to other processes; fit with devices=1")
+        if not GRADIENTS[self.gradient].shareable:
+            raise ValueError(f"gradient={self.gradient!r} cannot be shared by several processes; use 'reinmax'")
+
+    def _check_same_model(self) -> None:
+        """Raise if settings of the model, as opposed to its training, have changed."""
+        fitted = self._fitted
+        if GRADIENTS[self.gradient].tempers_posterior != fitted.module.config.temper_posterior:
+            raise ValueError(
+                "gradient='annealed_straight_through' divides the logits of the posterior by the temperature, so a "
+                "model stays with it or without it; use fit for the other one"
+            )
+        likelihood = fitted.likelihood if self.likelihood == "auto" else self.likelihood
+        there = _params_of(fitted.module.config) | {"learn_temperature": fitted.learn_temperature}
+        wanted = _params_of(self._model_config(self.n_features_in_, likelihood))
+        wanted["learn_temperature"] = bool(self.learn_temperature)
+        for name, value in there.items():
+            if wanted[name] != value:
+                raise ValueError(f"the model has {name}={value!r}, which partial_fit cannot change; use fit")
+
+    def _model_config(self, n_inputs: int, likelihood: str) -> ModelConfig:
         return ModelConfig(
             n_inputs=n_inputs,
             n_features=int(self.n_components),
@@ -561,13 +544,14 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             activation=str(self.activation),
             share_layers=bool(self.share_layers),
             normalize_logits=bool(self.normalize_logits),
-            posterior=str(vars(self)["posterior"]),
+            posterior=str(self.posterior),
             likelihood=likelihood,
             gate_temperature=float(self.gate_temperature),
             feature_temperature=float(self.feature_temperature),
+            temper_posterior=GRADIENTS[self.gradient].tempers_posterior,
         )
 
-    def _train_config(self, likelihood: LikelihoodName) -> train.TrainConfig:
+    def _train_config(self, likelihood: str) -> train.TrainConfig:
         return train.TrainConfig(
             max_iter=int(self.max_iter),
             batch_size=int(self.batch_size),
@@ -578,33 +562,44 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             learn_temperature=bool(self.learn_temperature),
             gradient=str(self.gradient),
             n_samples=int(self.n_samples),
-            kl=cast(KL, str(self.kl)),
-            binarize=str(self.binarize) if likelihood == "bernoulli" else None,
+            kl=self.kl,
+            binarize=self.binarize if likelihood == "bernoulli" else None,
             n_iter_no_change=int(self.n_iter_no_change) if self.early_stopping else None,
         )
-
-    def _monitor(self, fitting: _Fitting, rows: Rows, seed: int) -> train.Monitor:
-        return train.Monitor(rows, seed, prepare=fitting.scaling.apply, log_jacobian=fitting.scaling.log_jacobian)
 
     # Codes
 
     def fit_transform(self, X, y=None, **fit_params) -> sp.csr_matrix:
-        """`fit`, then `transform` of the same rows; those of an iterator are kept for both."""
-        rows = rows_of(X)
-        return self.fit(rows, y, **fit_params).transform(rows)
-
-    def transform(self, X, *, n_candidates: int = 0, budget: int | None = None) -> sp.csr_matrix:
-        """Code each row by the most probable code under q(z given x).
-
-        With ``posterior="ordered"`` that is the most probable length and the most probable feature at each position;
-        with ``"chain"`` the code is found feature after feature, each time the more probable choice.
+        """Fit the model to X and return the codes of its rows.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features_in)
+        X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
+        y : None
+            Ignored.
+        **fit_params : dict
+            Further arguments of `fit`.
+
+        Returns
+        -------
+        codes : CSR matrix of int of shape (n_samples, n_components)
+
+        """
+        rows = rows_of(X)  # those of an iterator are kept for both
+        return self.fit(rows, y, **fit_params).transform(rows)
+
+    def transform(self, X, *, n_candidates: int = 0, budget: int | None = None) -> sp.csr_matrix:
+        """Encode each row by the most probable code under q(z given x).
+
+        With ``posterior="ordered"`` that is the most probable length and the most probable feature at each position.
+        With ``"chain"`` the more probable choice is made feature after feature.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
         n_candidates : int, default=0
-            Draw this many further codes from q(z given x), with a fixed seed, and keep for each row the one with the
-            largest p(x, z) of all. The draws of a row depend on its place in X.
+            Draw this many further codes from q(z given x), with a fixed seed, and keep for each row the code with the
+            largest p(x, z). The draws of a row depend on its place in X.
         budget : int or None, default=None
             Keep only the first so many features of each code, which are a coarser code of their own. Only with
             ``posterior="ordered"``, whose features come with the most important one first.
@@ -616,18 +611,135 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
 
         """
         check_is_fitted(self)
-        return self._encode(X, self._coding(n_candidates, budget))
+        return self._encode(X, self._encoder(n_candidates, budget))
 
     def transform_batches(
         self, batches: Iterable[Any], *, n_candidates: int = 0, budget: int | None = None
     ) -> Iterator[sp.csr_matrix]:
-        """Code one batch of rows after the other, for data that are larger than memory or still on their way.
+        """Encode one batch of rows after the other, for data that are larger than memory or still arriving.
 
-        Each batch is something that `transform` takes and comes out as its codes; nothing of it is kept. Errors say
-        with which row of all batches the one at fault begins.
+        Parameters
+        ----------
+        batches : iterable of X
+            Each batch is an X of `transform`. Errors name the first row of the batch at fault.
+        n_candidates : int, default=0
+            See `transform`.
+        budget : int or None, default=None
+            See `transform`.
+
+        Returns
+        -------
+        codes : iterator of CSR matrices
+            The codes of each batch.
+
         """
         check_is_fitted(self)
-        return self._encode_batches(batches, self._coding(n_candidates, budget))
+        return self._encode_batches(batches, self._encoder(n_candidates, budget))
+
+    def sample_codes(self, X, *, random_state: RandomState = None) -> sp.csr_matrix:
+        """Draw a code for each row from q(z given x); the budget holds as for `transform`.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
+        random_state : int, RandomState or None, default=None
+            Seed of the draws; None takes that of the estimator.
+
+        Returns
+        -------
+        codes : CSR matrix of int of shape (n_samples, n_components)
+
+        """
+        check_is_fitted(self)
+        noise = self._noise(random_state)
+        return self._encode(X, lambda x: self._fitted.module.inference(x).sample(1, noise)[0])
+
+    def inverse_transform(self, codes) -> np.ndarray:
+        """Decode codes: return the mean of p(x given z).
+
+        With ``posterior="chain"`` and ``"subset"``, whose codes are sets, a feature that is present twice counts once.
+
+        Parameters
+        ----------
+        codes : array-like or sparse matrix of shape (n_samples, n_components)
+            Counts, at most ``max_active`` in each row.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features_in)
+
+        """
+        check_is_fitted(self)
+        config = self._fitted.module.config
+        checked = check_codes(codes, config.n_features, config.n_slots)
+        return _evaluation.decode(self._fitted, checked, self._fitted.module.likelihood.mean)
+
+    def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> np.ndarray:
+        """Draw new observations: codes from the prior, then x from p(x given z).
+
+        With ``posterior="chain"`` and ``"subset"``, whose codes are sets, a feature that is drawn twice counts once.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, RandomState or None, default=None
+            Seed of the draws; None takes that of the estimator.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features_in)
+
+        """
+        check_is_fitted(self)
+        check_count("n_samples", n_samples, 1)
+        noise, module = self._noise(random_state), self._fitted.module
+        with torch.inference_mode():
+            counts = module.prior().expand(n_samples).sample(1, noise)[0]
+            codes = sp.csr_matrix(counts.cpu().numpy())
+        return _evaluation.decode(self._fitted, codes, lambda output: module.likelihood.sample(output, noise.generator))
+
+    def posterior_probs(self, X) -> PosteriorProbs:
+        """Return the parameters of q(z given x).
+
+        For ``posterior="chain"`` they are estimated from draws, with the same noise for every row.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
+
+        Returns
+        -------
+        probs : PosteriorProbs
+            ``gate_prob`` of shape (n_samples,) and ``feature_probs`` of shape (n_samples, n_components).
+
+        """
+        rows = self._fitted_rows(X)
+        return _evaluation.posterior_probs(self._fitted, rows)
+
+    def _encoder(self, n_candidates: int, budget: int | None) -> _evaluation.Encode:
+        """Return the function from a batch to its codes."""
+        module = self._fitted.module
+        check_count("n_candidates", n_candidates, 0)
+        if budget is None:
+            noise = self._noise(0)
+            return lambda x: _evaluation.best_codes(module, x, n_candidates, noise)
+        check_count("budget", budget, 0)
+        if module.config.posterior != "ordered":
+            raise ValueError(
+                f"budget={budget} needs posterior='ordered', whose features have an order; "
+                f"this model has posterior={module.config.posterior!r}"
+            )
+        if n_candidates:
+            raise ValueError("budget and n_candidates exclude each other; set one of them")
+        return lambda x: _evaluation.coarse_codes(module, x, budget)
+
+    def _encode(self, X, code: Callable[[Tensor], Tensor]) -> sp.csr_matrix:
+        if is_stream(X):
+            parts = list(self._encode_batches(X, code))
+            if not parts:
+                raise ValueError("the batches have no rows")
+            return sp.csr_matrix(sp.vstack(parts, format="csr"))
+        return _evaluation.encode(self._fitted, self._fitted_rows(X), code)
 
     def _encode_batches(self, batches: Iterable[Any], code: Callable[[Tensor], Tensor]) -> Iterator[sp.csr_matrix]:
         first_row = 0
@@ -640,120 +752,6 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             yield codes
             first_row += codes.shape[0]
 
-    def _coding(self, n_candidates: int, budget: int | None) -> Callable[[Tensor], Tensor]:
-        check_count("n_candidates", n_candidates, 0)
-        if budget is not None:
-            return self._coarse_coding(n_candidates, budget)
-        generator = self._generator(0)
-        return lambda x: self._best_codes(x, n_candidates, generator)
-
-    def _coarse_coding(self, n_candidates: int, budget: int) -> Callable[[Tensor], Tensor]:
-        check_count("budget", budget, 0)
-        family = self.module_.config.posterior
-        if family != "ordered":
-            raise ValueError(
-                f"budget={budget} needs posterior='ordered', whose features have an order; "
-                f"this model has posterior={family!r}"
-            )
-        if n_candidates:
-            raise ValueError("budget and n_candidates exclude each other; set one of them")
-
-        def code(x: Tensor) -> Tensor:
-            return cast(OrderedDistribution, self.module_.inference(x)).mode(budget).cpu()
-
-        return code
-
-    def sample_codes(self, X, *, random_state: RandomState = None) -> sp.csr_matrix:
-        """Draw a code for each row from q(z given x); the budget holds as for `transform`."""
-        check_is_fitted(self)
-        generator = self._generator(random_state)
-        return self._encode(X, lambda x: self.module_.inference(x).sample(1, generator)[0])
-
-    def _encode(self, X, code: Callable[[Tensor], Tensor]) -> sp.csr_matrix:
-        if is_stream(X):
-            parts = list(self._encode_batches(X, code))
-            if not parts:
-                raise ValueError("the batches have no rows")
-            return sp.csr_matrix(sp.vstack(parts, format="csr"))
-        rows = self._fitted_rows(X)
-        with torch.inference_mode():
-            return stacked([sparse_rows(code(x)) for x in self._batches(rows)], self._n_features_out)
-
-    def _best_codes(self, x: Tensor, n_candidates: int, generator: torch.Generator) -> Tensor:
-        posterior = self.module_.inference(x)
-        mode = posterior.mode()
-        if n_candidates == 0:
-            return mode
-        best = mode = mode.to(x)
-        best_score = self.module_.log_prior(mode) + self.module_.log_likelihood(x, mode[None])[0]
-        for _ in range(n_candidates):
-            counts = posterior.sample(1, generator)[0]
-            score = self.module_.log_prior(counts) + self.module_.log_likelihood(x, counts[None])[0]
-            best = torch.where((score > best_score)[:, None], counts, best)
-            best_score = torch.maximum(score, best_score)
-        return best
-
-    def inverse_transform(self, codes) -> np.ndarray:
-        """Decode: the mean of p(x given z) for each row of ``codes``, dense, of shape (n_samples, n_features_in).
-
-        With ``posterior="chain"`` and ``"subset"``, whose codes are sets, a feature that is there twice counts once.
-        """
-        check_is_fitted(self)
-        codes = check_codes(codes, self.module_.config.n_features, self.module_.config.n_slots)
-        return self._decode(codes, self.module_.likelihood.mean)
-
-    def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> np.ndarray:
-        """Draw new observations: codes from the prior, then x from p(x given z).
-
-        With ``posterior="chain"`` and ``"subset"``, whose codes are sets, a feature that is drawn twice counts once.
-        """
-        check_is_fitted(self)
-        check_count("n_samples", n_samples, 1)
-        generator = self._generator(random_state)
-        with torch.inference_mode():
-            counts = self.module_.prior().expand(n_samples).sample(1, generator)[0]
-            codes = sp.csr_matrix(counts.cpu().numpy())
-        return self._decode(codes, lambda output: self.module_.likelihood.sample(output, generator))
-
-    def _decode(self, codes: Rows, observation: Callable[[Tensor], Tensor]) -> np.ndarray:
-        device = self._fitting.trainer.device
-        parts = []
-        with torch.inference_mode():
-            for batch in in_batches(codes, _BATCH):
-                counts = self.module_.seen(train.to_tensor(batch, device))
-                x = observation(self.module_.generative(counts))
-                parts.append(self._fitting.scaling.undo(x.cpu().numpy()))
-        return np.concatenate(parts) if parts else np.empty((0, self.n_features_in_))
-
-    @property
-    def posterior(self) -> PosteriorSetting:
-        """The posterior family, by name; called with X it gives the parameters of q(z given x).
-
-        ``model.posterior(X)`` has ``gate_prob`` (n,) and ``feature_probs`` (n, n_components); for ``"chain"`` they are
-        estimated by draws, the same for every row.
-        """
-        return PosteriorSetting(vars(self)["posterior"], self._posterior_probs)
-
-    @posterior.setter
-    def posterior(self, value: str) -> None:
-        vars(self)["posterior"] = str(value) if isinstance(value, PosteriorSetting) else value
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Settings by name; `posterior` as the plain name that was given."""
-        return super().get_params(deep) | {"posterior": vars(self)["posterior"]}
-
-    def _posterior_probs(self, X) -> PosteriorProbs:
-        rows = self._fitted_rows(X)
-        gate_prob, feature_probs = [], []
-        with torch.inference_mode():
-            for x in self._batches(rows):
-                posterior = self.module_.inference(x)
-                if isinstance(posterior, ChainDistribution):
-                    posterior = replace(posterior, common_noise=True)
-                gate_prob.append(posterior.gate_prob.cpu().numpy())
-                feature_probs.append(posterior.feature_probs.cpu().numpy())
-        return PosteriorProbs(np.concatenate(gate_prob), np.concatenate(feature_probs))
-
     # Bounds
 
     def elbo(
@@ -764,19 +762,19 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         n_importance: int = 1,
         random_state: RandomState = None,
     ) -> np.ndarray:
-        """The bound on log p(x) for each row, in nats.
+        """Return the bound on log p(x) for each row, in nats.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features_in)
+        X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
         bound : {"discrete", "relaxed"}, default="discrete"
-            ``"discrete"`` is a bound, from the codes themselves. ``"relaxed"`` is the paper's criterion, which is none.
-            What is bounded depends on ``binarize`` for values between 0 and 1: log p of one binary draw
+            ``"discrete"`` is a bound, from the codes themselves. ``"relaxed"`` is the paper's criterion, which is not
+            a bound. For values between 0 and 1 the bounded quantity depends on ``binarize``: log p of one binary draw
             (``"dynamic"``), of the thresholded values, or the mean log p of all binary draws (``"probability"``).
         n_importance : int, default=1
-            With M > 1, the tighter M-sample importance-weighted discrete bound.
+            With M > 1, return the tighter M-sample importance-weighted discrete bound.
         random_state : int, RandomState or None, default=None
-            For the samples; None takes the estimator's own.
+            Seed of the samples; None takes that of the estimator.
 
         Returns
         -------
@@ -785,122 +783,86 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
         """
         rows = self._fitted_rows(X)
         if bound not in ("discrete", "relaxed"):
-            raise ValueError(f"bound={bound!r}; it is 'discrete' or 'relaxed'")
+            raise ValueError(f"bound={bound!r}; it has to be 'discrete' or 'relaxed'")
         check_count("n_importance", n_importance, 1)
         if n_importance > 1 and bound == "relaxed":
             raise ValueError("n_importance is above 1 only with bound='discrete'")
-        generator = self._generator(random_state)
-        n_samples = self._fitting.trainer.config.n_samples
-
-        def values(x: Tensor) -> Tensor:
-            if n_importance > 1:
-                return self.module_.importance_weighted_bound(x, n_importance, generator)
-            if bound == "relaxed":
-                expectation = relaxed_expectation(n_samples, self.module_.temperatures, generator)
-            else:
-                expectation = discrete_expectation(n_samples, generator)
-            return self.module_.elbo(x, expectation, self._kl).value
-
-        size = _RELAXED_BATCH if bound == "relaxed" else _BATCH
-        parts = []
-        with torch.inference_mode():
-            for batch in self._batches(rows, size):
-                x = train.binarize(batch, self._fitting.trainer.config.binarize, generator)
-                parts.append(values(x).cpu().numpy().astype(np.float64))
-        return np.concatenate(parts) + self._fitting.scaling.log_jacobian
+        return _evaluation.elbo(self._fitted, rows, bound, n_importance, self._noise(random_state))
 
     def score(self, X, y=None) -> float:
-        """Mean discrete bound on log p(x), in nats; y is ignored."""
+        """Return the mean discrete bound on log p(x), in nats.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        score : float
+
+        """
         return float(self.elbo(X).mean())
 
     def evaluate(self, X, *, random_state: RandomState = None) -> Evaluation:
-        """Both bounds, what codes carry and cost, how sparse they are and how well they decode."""
+        """Return both bounds, the information and length of codes, their sparsity and their reconstruction error.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
+        random_state : int, RandomState or None, default=None
+            Seed of the samples; None takes that of the estimator.
+
+        Returns
+        -------
+        evaluation : Evaluation
+
+        """
         X = rows_of(X)
         rows = self._fitted_rows(X)
-        codes = self.transform(X)
-        n_active = np.asarray(codes.sum(axis=1)).ravel()
-        generator = self._generator(random_state)
-        totals = np.zeros(4)
-        presence = np.zeros(codes.shape[1])
-        with torch.inference_mode():
-            prior = self.module_.prior()
-            for batch in self._batches(rows):
-                x = train.binarize(batch, self._fitting.trainer.config.binarize, generator)
-                posterior = self.module_.inference(x)
-                terms = posterior.prior_terms(prior, self._kl)
-                parts = terms.kl, terms.kl_gates, terms.kl_features, self.module_.config.n_slots * posterior.gate_prob
-                totals += [float(part.cpu().double().sum()) for part in parts]
-                presence += posterior.presence.cpu().double().sum(0).numpy()
-        kl, kl_gates, kl_features, n_active_expected = (totals / codes.shape[0]).tolist()
-        return Evaluation(
-            n_rows=codes.shape[0],
-            max_active=int(self.module_.config.n_slots),
-            n_components=codes.shape[1],
+        return _evaluation.evaluate(
+            self._fitted,
+            rows,
+            self.transform(X),
             discrete=float(self.elbo(X, random_state=random_state).mean()),
             relaxed=float(self.elbo(X, bound="relaxed", random_state=random_state).mean()),
-            kl=kl,
-            kl_gates=kl_gates,
-            kl_features=kl_features,
-            n_active_expected=n_active_expected,
-            n_active_mean=float(n_active.mean()),
-            n_active_max=int(n_active.max()),
-            code_bits=self._code_bits(codes),
-            features_used=int(np.count_nonzero(np.asarray(codes.sum(axis=0)))),
-            features_alive=int(np.count_nonzero(presence / codes.shape[0] >= 1e-3)),
-            reconstruction_error=self._reconstruction_error(rows, codes),
+            noise=self._noise(random_state),
         )
-
-    def _code_bits(self, codes: sp.csr_matrix) -> float:
-        device, total = self._fitting.trainer.device, 0.0
-        with torch.inference_mode():
-            for code in in_batches(codes, _BATCH):
-                counts = train.to_tensor(code, device)
-                total -= float(self.module_.log_prior(counts).cpu().double().sum())
-        return total / codes.shape[0] / math.log(2)
-
-    def _reconstruction_error(self, rows: Rows, codes: sp.csr_matrix) -> float:
-        total = 0.0
-        for batch, code in zip(in_batches(rows, _BATCH), in_batches(codes, _BATCH), strict=True):
-            decoded = self._decode(code, self.module_.likelihood.mean)
-            total += float(np.square(decoded - dense(batch), dtype=np.float64).sum())
-        return total / (rows.shape[0] * rows.shape[1])
 
     # Files
 
     def _fitted_params(self) -> dict[str, Any]:
-        settings = _settings_of(self.module_.config)
-        del settings["likelihood"]  # since it may be "auto", apart in the document
-        training = self._fitting.trainer.config
+        fitted = self._fitted
+        params = _params_of(fitted.module.config)
+        del params["likelihood"]  # it may be "auto"; the one in use is in the document
         return {
-            **settings,
-            "kl": training.kl,
-            "n_samples": training.n_samples,
-            "gradient": training.gradient,
-            "binarize": training.binarize or self.binarize,
+            **params,
+            "kl": fitted.kl,
+            "n_samples": fitted.n_samples,
+            "gradient": fitted.gradient,
+            "binarize": fitted.binarize or self.binarize,
         }
 
     def _fitted_document(self) -> dict[str, Any]:
-        return {"likelihood": self.likelihood_}
+        return {"likelihood": self._fitted.likelihood}
 
-    def _module_of(self, document: dict[str, Any]) -> Callable[[], SDLGMModule]:
+    def _module_factory(self, document: dict[str, Any]) -> Callable[[], SDLGMModule]:
         config = self._model_config(self.n_features_in_, document["likelihood"])
         return lambda: self._module_class(config)
 
-    def _restored(self, document, tensors, module, scaling, n_iter, seed, history) -> Self:
-        likelihood = document["likelihood"]
-        trainer = train.Trainer(module, self._train_config(likelihood), seed)
-        trainer.iteration = n_iter
-        return self._publish(_Fitting(likelihood, scaling, trainer), history)
+    def _restore(self, base: Fitted, document: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+        return self._publish(self._describe(base, document["likelihood"]))
 
-    # Shared by the above
+    # Rows
 
-    def _validated(self, X, *, reset: bool, min_rows: int = 1, check_finite: bool = True) -> Any:
-        if isinstance(X, RowFiles):  # the first row tells the columns; values are checked as they are read
+    def _validate_rows(self, X: Any, *, reset: bool, min_rows: int = 1, check_finite: bool = True) -> Rows | RowFiles:
+        if isinstance(X, RowFiles):  # the first row has the columns; values are checked as they are read
             if len(X) < min_rows:
                 raise ValueError(f"{X.name}: has {len(X)} rows, and {min_rows} are needed")
             validate_data(self, X.head, reset=reset, dtype=[np.float64, np.float32])
             return X
-        rows: Any = validate_data(
+        rows = validate_data(
             self,
             X,
             reset=reset,
@@ -909,43 +871,31 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator):
             ensure_min_samples=min_rows,
             ensure_all_finite=check_finite,
         )
-        if reset and self.likelihood == "bernoulli":
-            check_unit_interval(in_unit_interval(rows))
-        return rows
+        return cast(Rows, rows)
 
-    def _fitted_rows(self, X) -> Rows:
+    def _fitted_rows(self, X) -> Rows | RowFiles:
         check_is_fitted(self)
-        return self._validated(rows_of(X), reset=False, check_finite=False)  # `_batches` does that
-
-    def _batches(self, rows: Rows, size: int = _BATCH) -> Iterator[Tensor]:
-        """Rows as the encoder sees them when nothing is drawn: scaled, or thresholded, or as they are.
-
-        Values that the likelihood cannot have are refused here, while the batch is in the processor's cache.
-        """
-        trainer = self._fitting.trainer
-        for number, batch in enumerate(in_batches(rows, size)):
-            bernoulli = self.likelihood_ == "bernoulli"
-            if not (bernoulli and in_unit_interval(batch)):
-                assert_all_finite(batch, estimator_name=type(self).__name__, input_name="X")
-                if bernoulli:
-                    check_unit_interval(in_unit_interval(batch))
-            values = self._fitting.scaling.apply_checked(batch, first_row=number * size)
-            x = train.to_tensor(values, trainer.device)
-            yield threshold(x) if trainer.config.binarize == "threshold" else x
-
-    @property
-    def _kl(self) -> KL:
-        return self._fitting.trainer.config.kl
-
-    def _generator(self, random_state: RandomState) -> torch.Generator:
-        return self._generator_on(self._fitting.trainer.device, random_state)
+        # Values are checked batch by batch.
+        return self._validate_rows(rows_of(X), reset=False, check_finite=False)
 
     @property
     def _n_features_out(self) -> int:
-        return self.module_.config.n_features
+        return self._fitted.module.config.n_features
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = []
         return tags
+
+
+def _monitor(fitted: FittedSDLGM, rows: Rows, seed: int) -> train.Monitor:
+    scaling = fitted.scaling
+    return train.Monitor(rows, seed, prepare=scaling.apply, log_jacobian=scaling.log_jacobian)
+
+
+def _params_of(config: ModelConfig) -> dict[str, Any]:
+    """Return the settings of a model by the names of the estimator's parameters."""
+    settings = asdict(config)
+    del settings["n_inputs"], settings["temper_posterior"]
+    return {"n_components": settings.pop("n_features"), "max_active": settings.pop("n_slots"), **settings}

@@ -1,7 +1,7 @@
 """Ways to differentiate through a discrete draw: one file each, one registry, `GRADIENTS`."""
 
 from sdlgm.gradients.annealed_straight_through import AnnealedStraightThrough
-from sdlgm.gradients.base import GRADIENTS, GradientEstimator
+from sdlgm.gradients.base import GRADIENTS, Draw, GradientEstimator, register
 from sdlgm.gradients.darn import DARN
 from sdlgm.gradients.disarm import DisARM
 from sdlgm.gradients.gumbel_rao import GumbelRao
@@ -18,6 +18,7 @@ __all__ = [
     "GRADIENTS",
     "AnnealedStraightThrough",
     "DisARM",
+    "Draw",
     "GradientEstimator",
     "GumbelRao",
     "GumbelSoftmax",
@@ -27,4 +28,5 @@ __all__ = [
     "ScoreFunction",
     "StraightThrough",
     "StraightThroughGumbel",
+    "register",
 ]

@@ -2,7 +2,14 @@
 
 import torch
 
-from sdlgm.gradients.base import GradientEstimator, register, with_gradient_of
+from sdlgm.gradients.base import (
+    Draw,
+    GradientEstimator,
+    drawn_symbols,
+    independent,
+    register,
+    with_gradient_of,
+)
 
 
 @register
@@ -13,24 +20,36 @@ class DisARM(GradientEstimator):
 
         1/2 (f(b) - f(b')) (-1)^b' 1[b != b'] s(|a|),
 
-    which is ARM (Yin and Zhou, ICLR 2019) with the noise that does not matter integrated out. Unbiased; both draws pass
-    through the decoder.
+    which is ARM (Yin and Zhou, ICLR 2019) with the irrelevant noise integrated out. Unbiased; both draws pass through
+    the decoder.
     """
 
     name = "disarm"
     unbiased = True
+    pathwise = False
     defined_for = frozenset({"binary"})
     shareable = False
 
-    def forward(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
-        off, on = posterior.log_probs.unbind(-1)
-        logits = on - off
+    def draw(self, posterior, *, n_samples, temperatures, noise):
+        logits = _logits(posterior)
         threshold = torch.sigmoid(logits.detach())
-        noise = torch.rand((n_samples, *logits.shape), generator=generator, dtype=logits.dtype, device=logits.device)
-        drawn = torch.stack([noise < threshold, 1 - noise < threshold]).to(logits.dtype)
-        symbols = torch.stack([1 - drawn, drawn], dim=-1)
-        value = log_likelihood(posterior.counts(symbols.flatten(0, 1))).unflatten(0, (2, n_samples))
+        uniform = torch.rand(
+            (n_samples, *logits.shape), generator=noise.generator, dtype=logits.dtype, device=logits.device
+        )
+        drawn = torch.stack([uniform < threshold, 1 - uniform < threshold]).to(logits.dtype)
+        symbols = torch.stack([1 - drawn, drawn], dim=-1).flatten(0, 1)
+        return Draw(posterior.counts(symbols), symbols)
+
+    def surrogate(self, posterior, draw, value, control=None):
+        logits = _logits(posterior)
+        drawn = drawn_symbols(draw)[..., 1].unflatten(0, (2, -1))
+        value = value.unflatten(0, (2, -1))
         difference = 0.5 * (value[0] - value[1]).detach()
         direction = (drawn[0] - drawn[1]) * torch.sigmoid(logits.detach().abs())
         # (-1)^b' 1[b != b'] is b - b'.
         return with_gradient_of(value.mean(0), difference * (direction * logits).flatten(2).sum(-1)).mean(0)
+
+
+def _logits(posterior):
+    off, on = independent(posterior).log_probs.unbind(-1)
+    return on - off

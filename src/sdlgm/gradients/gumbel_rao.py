@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from sdlgm.gradients.base import SINGLE, GradientEstimator, register, with_gradient_of
+from sdlgm.gradients.base import SINGLE, Draw, GradientEstimator, independent, register, with_gradient_of
 
 
 @register
@@ -21,21 +21,22 @@ class GumbelRao(GradientEstimator):
 
     N_AVERAGED = 10
 
-    def forward(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
-        drawn = posterior.sample_symbols(n_samples, generator)
+    def draw(self, posterior, *, n_samples, temperatures, noise):
+        drawn = posterior.sample_symbols(n_samples, noise)
         relaxed = _relaxed_pairs if drawn.shape[-1] == 2 else _relaxed
-        mean = relaxed(drawn, posterior.log_probs, temperatures.feature, generator, self.N_AVERAGED)
-        return log_likelihood(posterior.counts(with_gradient_of(drawn, mean))).mean(0)
+        log_probs = independent(posterior).log_probs
+        mean = relaxed(drawn, log_probs, temperatures.feature, noise.generator, self.N_AVERAGED)
+        return Draw(posterior.counts(with_gradient_of(drawn, mean)))
 
 
 _IMPOSSIBLE = -80.0
-"""The logarithm of a probability that can be divided by."""
+"""The logarithm of the smallest probability that is divided by."""
 
 # In both functions the noise is a constant in the derivative, as in the straight-through estimator.
 
 
 def _relaxed(drawn, log_probs, temperature, generator, n_averaged):
-    """Mean of relaxed one-hot vectors of which the largest entry is the drawn symbol."""
+    """Return the mean of relaxed one-hot vectors whose largest entry is the drawn symbol."""
     log_probs = log_probs.clamp(min=_IMPOSSIBLE)
     total = torch.zeros_like(drawn)
     for _ in range(n_averaged):
@@ -49,10 +50,12 @@ def _relaxed(drawn, log_probs, temperature, generator, n_averaged):
 
 
 def _relaxed_pairs(drawn, log_probs, temperature, generator, n_averaged):
-    """The same for two symbols, of which the difference is all that matters: log(1 + (E_k / E_D) / p_k)."""
+    """Do the same for two symbols, where only the difference matters: log(1 + (E_k / E_D) / p_k)."""
     uniform = torch.rand((n_averaged, *drawn.shape[:-1]), generator=generator, dtype=drawn.dtype, device=drawn.device)
     log_other = ((1 - drawn) * log_probs.detach()).sum(-1)
-    lead = F.softplus(torch.logit(uniform) - log_other)  # a uniform number's odds are the ratio of two exponentials
+    lead = F.softplus(
+        torch.logit(uniform) - log_other
+    )  # the odds of a uniform number are the ratio of two exponentials
     logit = log_probs[..., 1] - log_probs[..., 0]
     noise = torch.where(drawn[..., 1] > 0, lead, -lead) - logit.detach()
     on = torch.sigmoid((logit + noise) / temperature).mean(0)

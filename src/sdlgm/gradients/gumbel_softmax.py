@@ -1,6 +1,6 @@
 """Gumbel-Softmax, the paper's estimator."""
 
-from sdlgm.gradients.base import INDEPENDENT, GradientEstimator, register
+from sdlgm.gradients.base import INDEPENDENT, Draw, GradientEstimator, register
 
 
 @register
@@ -8,14 +8,14 @@ class GumbelSoftmax(GradientEstimator):
     """Replace the hard draws by relaxed ones, softmax((log p + Gumbel noise) / temperature), and differentiate those.
 
     Jang, Gu and Poole, ICLR 2017; Maddison, Mnih and Teh, ICLR 2017; for slots the paper's ``equ:mc_ELL_sample``,
-    omega ~ 2-d and z ~ K-d Gumbel-Softmax. The decoder never sees a code that a user could get, and with forty slots
-    the sum of relaxed draws is close to its mean, so more information passes in training than the hard code can carry.
-    Time and memory grow with L0 x K if slots share their distribution.
+    omega ~ 2-d and z ~ K-d Gumbel-Softmax. The decoder is never trained on a code that a user could get. With forty
+    slots the sum of relaxed draws is close to its mean, so training passes more information than the hard code can
+    carry. Time and memory grow with L0 x K if slots share their distribution.
     """
 
     name = "gumbel_softmax"
     defined_for = INDEPENDENT
     discrete = False
 
-    def forward(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
-        return log_likelihood(posterior.relaxed_sample(n_samples, temperatures, generator)).mean(0)
+    def draw(self, posterior, *, n_samples, temperatures, noise):
+        return Draw(posterior.relaxed_sample(n_samples, temperatures, noise))

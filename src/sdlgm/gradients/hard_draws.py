@@ -5,11 +5,11 @@ from abc import abstractmethod
 from jaxtyping import Float
 from torch import Tensor
 
-from sdlgm.gradients.base import ANY, GradientEstimator
+from sdlgm.gradients.base import ANY, Draw, GradientEstimator
 
 
 class HardDraws(GradientEstimator):
-    """Drawn symbols forward; backward whatever `to_log_probs` makes of the gradient of the symbols."""
+    """Draw symbols; let `to_log_probs` turn the gradient of the symbols into that of their log-probabilities."""
 
     defined_for = ANY
 
@@ -21,9 +21,8 @@ class HardDraws(GradientEstimator):
         probs: Float[Tensor, "*batch symbols"],
         n_draws: int,
     ) -> Float[Tensor, "S batch *variables symbols"]:
-        """From the gradient with respect to the drawn symbols to that with respect to their log-probabilities."""
+        """Return the gradient of the log-probabilities, given the gradient of the drawn symbols."""
 
-    def forward(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
-        drawn = posterior.sample_symbols(n_samples, generator)
-        symbols = posterior.with_gradient(drawn, self.to_log_probs)
-        return log_likelihood(posterior.counts(symbols)).mean(0)
+    def draw(self, posterior, *, n_samples, temperatures, noise):
+        drawn = posterior.sample_symbols(n_samples, noise)
+        return Draw(posterior.counts(posterior.with_gradient(drawn, self.to_log_probs)))

@@ -1,4 +1,4 @@
-"""Centring and scaling of a learning signal by what it was before."""
+"""Centring and scaling of a learning signal by its running moments."""
 
 import torch
 from jaxtyping import Float
@@ -13,6 +13,7 @@ class RunningSignal(nn.Module):
     mean: Tensor
     variance: Tensor
     seen: Tensor
+    """Whether there was a signal before."""
 
     def __init__(self):
         super().__init__()
@@ -22,7 +23,7 @@ class RunningSignal(nn.Module):
 
     @torch.no_grad()
     def centred(self, signal: Float[Tensor, "S batch"]) -> Float[Tensor, "S batch"]:
-        """The signal less its running mean; the mean that is used does not depend on it, but the very first time."""
+        """Return the signal less its running mean, which does not depend on the signal except the first time."""
         if not self.seen:
             self._follow(signal, 1.0)
             self.seen.fill_(True)

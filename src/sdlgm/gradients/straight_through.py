@@ -6,7 +6,7 @@ from sdlgm.gradients.hard_draws import HardDraws
 
 @register
 class StraightThrough(HardDraws):
-    """Treat drawn symbols as if they were their mean, d symbols = d (n p) for n draws.
+    """Differentiate drawn symbols as if they were their mean, d symbols = d (n p) for n draws.
 
     Bengio, Léonard and Courville, 2013. First-order: exact if log p(x given z) is linear in z. Needs no noise and no
     temperature, and its cost does not depend on L0 x K.

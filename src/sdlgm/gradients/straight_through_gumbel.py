@@ -2,7 +2,7 @@
 
 import torch.nn.functional as F
 
-from sdlgm.gradients.base import INDEPENDENT, GradientEstimator, register, with_gradient_of
+from sdlgm.gradients.base import INDEPENDENT, Draw, GradientEstimator, independent, register, with_gradient_of
 
 
 @register
@@ -17,8 +17,9 @@ class StraightThroughGumbel(GradientEstimator):
     name = "straight_through_gumbel"
     defined_for = INDEPENDENT
 
-    def forward(self, posterior, log_likelihood, *, n_samples, temperatures, generator):
-        parts = posterior.relaxed_parts(n_samples, temperatures, generator)
+    def draw(self, posterior, *, n_samples, temperatures, noise):
+        symbols = independent(posterior)
+        parts = symbols.relaxed_parts(n_samples, temperatures, noise)
         hard = [F.one_hot(part.argmax(-1), part.shape[-1]).to(part.dtype) for part in parts]
         mixed = [with_gradient_of(*pair) for pair in zip(hard, parts, strict=True)]
-        return log_likelihood(posterior.from_parts(*mixed)).mean(0)
+        return Draw(symbols.from_parts(*mixed))

@@ -1,17 +1,18 @@
-"""The mathematics of the model, and nothing else: slots, prior, posteriors, likelihoods, networks, bounds."""
+"""The mathematics of the model, and nothing else: codes, networks, likelihoods, modules."""
 
-from sdlgm.model.elbo import Elbo, Objective
-from sdlgm.model.module import ModelConfig, SDLGMModule, discrete_expectation, relaxed_expectation
-from sdlgm.model.slots import PriorTerms, SlotDistribution, Temperatures
+from sdlgm.model.codes import CodeDistribution, PriorTerms, SlotDistribution, Temperatures
+from sdlgm.model.modules import Batch, Elbo, ModelConfig, Objective, SDLGMModule
+from sdlgm.model.noise import Noise
 
 __all__ = [
+    "Batch",
+    "CodeDistribution",
     "Elbo",
     "ModelConfig",
+    "Noise",
     "Objective",
     "PriorTerms",
     "SDLGMModule",
     "SlotDistribution",
     "Temperatures",
-    "discrete_expectation",
-    "relaxed_expectation",
 ]

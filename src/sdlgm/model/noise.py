@@ -1,4 +1,6 @@
-"""Random numbers from a torch generator, the fast way where there is one."""
+"""Random numbers for a batch: a generator, and the part of the batch that they are for."""
+
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -6,42 +8,48 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sdlgm import _kernels
-from sdlgm.model import shards
+from sdlgm.model import arrays
+from sdlgm.model.shards import WHOLE_BATCH, Shard
 
 
-def has_kernels(tensor: Tensor) -> bool:
-    """Whether the compiled loops work on such a tensor; all others take torch's own operations."""
-    return tensor.device.type == "cpu" and tensor.dtype in (torch.float32, torch.float64)
+@dataclass(frozen=True)
+class Noise:
+    """A source of random numbers, passed to everything that draws.
 
+    Numbers are drawn for the whole batch, and those of ``shard`` are returned, so that several processes that share a
+    batch draw the same noise as one process would.
+    """
 
-def array(tensor: Tensor) -> np.ndarray:
-    """A tensor on the CPU as the contiguous array that the compiled loops expect; no copy if it is one."""
-    return tensor.detach().contiguous().numpy()
+    generator: torch.Generator
+    shard: Shard = WHOLE_BATCH
 
+    @classmethod
+    def seeded(cls, seed: int, device: torch.device | str = "cpu") -> "Noise":
+        """Return noise for whole batches from a fresh generator."""
+        return cls(torch.Generator(device).manual_seed(seed))
 
-def block_keys(n_rows: int, generator: torch.Generator) -> np.ndarray:
-    """Seeds for the compiled loops over that many rows."""
-    n_keys = shards.current().size * _kernels.n_blocks(n_rows)
-    return shards.own_part(torch.randint(-(2**63), 2**63 - 1, (n_keys, 2), generator=generator), 0).numpy()
+    def block_keys(self, n_rows: int) -> np.ndarray:
+        """Draw the seeds of the kernels for ``n_rows`` rows."""
+        n_keys = self.shard.size * _kernels.n_blocks(n_rows)
+        return self.shard.part(torch.randint(-(2**63), 2**63 - 1, (n_keys, 2), generator=self.generator)).numpy()
 
+    def uniform(self, shape: tuple[int, ...], like: Tensor, *, rows: int = 1) -> Tensor:
+        """Draw uniform noise between 0 and 1.
 
-def uniform_noise(shape: tuple[int, ...], like: Tensor, generator: torch.Generator, *, rows: int = 1) -> Tensor:
-    """Uniform noise of a shape whose dimension ``rows`` is that of the batch, or 1 if the batch has it in common."""
-    size = 1 if shape[rows] == 1 else shards.current().size
-    whole = (*shape[:rows], shape[rows] * size, *shape[rows + 1 :])
-    uniform = torch.rand(whole, generator=generator, dtype=like.dtype, device=like.device)
-    return uniform if size == 1 else shards.own_part(uniform, rows).contiguous()
+        ``rows`` is the dimension of the batch. If its length is 1, the noise is common to all observations.
+        """
+        size = 1 if shape[rows] == 1 else self.shard.size
+        whole = (*shape[:rows], shape[rows] * size, *shape[rows + 1 :])
+        uniform = torch.rand(whole, generator=self.generator, dtype=like.dtype, device=like.device)
+        return uniform if size == 1 else self.shard.part(uniform, rows).contiguous()
 
+    def gumbel(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """Draw standard Gumbel noise of shape (samples, rows, ...), finite by construction."""
+        info = torch.finfo(like.dtype)
+        return -torch.log(-torch.log(self.uniform(shape, like).clamp_(info.tiny, 1 - info.eps)))
 
-def gumbel(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
-    """Standard Gumbel noise of a shape (samples, rows, ..), finite by construction."""
-    uniform = uniform_noise(shape, like, generator)
-    info = torch.finfo(like.dtype)
-    return -torch.log(-torch.log(uniform.clamp_(info.tiny, 1 - info.eps)))
-
-
-def bernoulli(probs: Float[Tensor, "rows columns"], generator: torch.Generator) -> Float[Tensor, "rows columns"]:
-    """Zeros and ones with these probabilities of a one."""
-    if not has_kernels(probs):
-        return torch.bernoulli(probs, generator=generator)
-    return torch.from_numpy(_kernels.draw_binary(block_keys(len(probs), generator), array(probs)))
+    def bernoulli(self, probs: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
+        """Draw zeros and ones with the given probabilities of a one."""
+        if not arrays.has_kernels(probs):
+            return torch.bernoulli(probs, generator=self.generator)
+        return torch.from_numpy(_kernels.draw_binary(self.block_keys(len(probs)), arrays.as_array(probs)))

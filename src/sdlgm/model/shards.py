@@ -1,69 +1,51 @@
-"""Which part of a batch this process works on, if several processes share the batch.
+"""The part of a batch that one of several processes works on.
 
-Noise is drawn as one process would draw it for the whole batch, and each takes its part; sums over the batch are taken
-over all processes. So the same batch gives the same gradients however many processes there are.
+Noise is drawn as one process would draw it for the whole batch, and each process takes its part. Sums over the batch
+are taken over all processes. So the same batch gives the same gradients however many processes there are.
 """
 
-import contextlib
-from collections.abc import Iterator
-from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
 
 import torch.distributed
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.autograd.function import FunctionCtx, once_differentiable
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Number ``rank`` of ``size`` equal parts."""
+    """Part number ``rank`` of ``size`` equal parts of a batch."""
 
     rank: int
     size: int
 
-
-WHOLE = Shard(0, 1)
-_current: ContextVar[Shard] = ContextVar("shard", default=WHOLE)
-
-
-def current() -> Shard:
-    return _current.get()
-
-
-@contextlib.contextmanager
-def working_on(shard: Shard) -> Iterator[None]:
-    token = _current.set(shard)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+    def part(self, values: Tensor, dim: int = 0) -> Tensor:
+        """Return the part of this shard from values for the whole batch."""
+        if self.size == 1:
+            return values
+        n = values.shape[dim] // self.size
+        return values.narrow(dim, self.rank * n, n)
 
 
-def own_part(values: Tensor, dim: int) -> Tensor:
-    """The part of this process of values for the whole batch."""
-    shard = current()
-    n = values.shape[dim] // shard.size
-    return values.narrow(dim, shard.rank * n, n)
+WHOLE_BATCH = Shard(0, 1)
 
 
-def total(values: Tensor) -> Tensor:
-    """The sum over all processes, with its gradient."""
-    return _Total.apply(values)  # pyright: ignore[reportReturnType]
+def sum_over_processes(values: Tensor) -> Tensor:
+    """Return the sum over all processes, differentiable."""
+    return _SumOverProcesses.apply(values)
 
 
-class _Total(torch.autograd.Function):
-    """Every process's loss depends on the sum, so each part of it has the gradients of all."""
+class _SumOverProcesses(torch.autograd.Function):
+    """The loss of every process depends on the sum, so the gradient is a sum over processes too."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:  # noqa: ARG004 # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(ctx: FunctionCtx, values: Tensor) -> Tensor:  # noqa: ARG004
         summed = values.clone()
         torch.distributed.all_reduce(summed)
         return summed
 
     @staticmethod
     @once_differentiable
-    def backward(_ctx: Any, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        summed = gradient.clone()
+    def backward(ctx: FunctionCtx, *gradients: Tensor) -> Tensor:  # noqa: ARG004
+        summed = gradients[0].clone()
         torch.distributed.all_reduce(summed)
         return summed

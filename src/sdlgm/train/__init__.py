@@ -1,19 +1,20 @@
-"""Training: the loop, its schedules, its checkpoints and what it watches."""
+"""Training: batches, the loop, schedules, checkpoints, processes."""
 
-from sdlgm.train.batches import AnyBatches, ShuffledBatches, StreamedBatches, binarize, to_tensor
+from sdlgm.train.batches import Batches, ShuffledBatches, StreamedBatches, Targets, binarize, to_tensor
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.config import TrainConfig
-from sdlgm.train.loop import fit
+from sdlgm.train.convergence import convergence_problem
+from sdlgm.train.loop import Callback, fit
 from sdlgm.train.monitor import Monitor, Record, record_of
 from sdlgm.train.processes import ALONE, FabricProcesses, Processes
 from sdlgm.train.progress import Progress
 from sdlgm.train.seeds import seeded
-from sdlgm.train.supervised import SupervisedMonitor, SupervisedTrainer, packed
-from sdlgm.train.trainer import Trainer, parameters_of
+from sdlgm.train.trainer import Trainer, state_of
 
 __all__ = [
     "ALONE",
-    "AnyBatches",
+    "Batches",
+    "Callback",
     "Checkpoint",
     "FabricProcesses",
     "Monitor",
@@ -22,15 +23,14 @@ __all__ = [
     "Record",
     "ShuffledBatches",
     "StreamedBatches",
-    "SupervisedMonitor",
-    "SupervisedTrainer",
+    "Targets",
     "TrainConfig",
     "Trainer",
     "binarize",
+    "convergence_problem",
     "fit",
-    "packed",
-    "parameters_of",
     "record_of",
     "seeded",
+    "state_of",
     "to_tensor",
 ]

@@ -2,104 +2,187 @@
 
 import bisect
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sdlgm.model.noise import bernoulli
+from sdlgm.model.modules.base import Batch
+from sdlgm.model.noise import Noise
 
 Rows = np.ndarray | sp.csr_array | sp.csr_matrix
+Binarize = Literal["dynamic", "threshold", "probability"]
 
 
-def dense(rows: Any) -> np.ndarray:
-    return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
+def dense(rows: Rows) -> np.ndarray:
+    """Return rows as an array."""
+    return rows if isinstance(rows, np.ndarray) else rows.toarray()
 
 
 def dense_float32(rows: Rows) -> np.ndarray:
+    """Return rows as an array in single precision."""
     return dense(rows).astype(np.float32, copy=False)
 
 
 Prepare = Callable[[Rows], np.ndarray]
-"""From rows as users gave them to what the module sees. It is applied to one batch at a time."""
+"""From rows as users gave them to the input of the module. It is applied to one batch at a time."""
 
 
 def to_tensor(rows: Rows, device: torch.device) -> Tensor:
-    """Rows as a dense float32 tensor, to be read only: it may share its memory with them."""
+    """Return rows as a dense float32 tensor, to be read only: it may share its memory with them."""
     values = np.ascontiguousarray(dense_float32(rows))
-    # torch warns of memory that it could not write to, such as a memory map.
+    # torch warns about memory that it cannot write to, such as a memory map.
     return torch.from_numpy(values if values.flags.writeable else values.copy()).to(device)
 
 
 def threshold(x: Tensor) -> Tensor:
-    """Whether each entry is at least one half."""
+    """Return whether each entry is at least one half."""
     return (x >= 0.5).to(x.dtype)
 
 
-def binarize(x: Tensor, how: str | None, generator: torch.Generator) -> Tensor:
-    """Entries in [0, 1] as the likelihood sees them.
+def binarize(x: Tensor, how: Binarize | None, noise: Noise) -> Tensor:
+    """Binarise entries in [0, 1].
 
     ``"dynamic"``: a fresh draw with the entry as probability; ``"threshold"``: see `threshold`;
     ``"probability"`` or None: the entry itself.
     """
     if how == "dynamic":
-        return bernoulli(x, generator)
+        return noise.bernoulli(x)
     if how == "threshold":
         return threshold(x)
     return x
 
 
-class ShuffledBatches:
-    """Dense batches of equal size; which rows form the batch of an iteration follows from the seed and the iteration.
+class Batches(ABC):
+    """Batches of equal size. The rows of the batch of an iteration follow from the seed and the iteration.
 
-    Nothing has to be remembered to continue a run: the order of an epoch is made anew from its number. The rows that
-    do not fill a last batch are left for other epochs, which are shuffled differently.
+    So nothing has to be remembered to continue a run.
     """
 
-    def __init__(self, rows: Rows, batch_size: int, seed: int, prepare: Prepare = dense_float32):
+    n_rows: int
+    batch_size: int
+
+    @abstractmethod
+    def batch(self, iteration: int, device: torch.device) -> Batch:
+        """Return the batch of an iteration."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return a checksum that distinguishes other data from these."""
+
+    def close(self) -> None:  # noqa: B027
+        """Release what the batches hold."""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Labels or counts of rows, and which of them are known."""
+
+    y: np.ndarray
+    known: np.ndarray
+
+    @classmethod
+    def all_known(cls, y: np.ndarray) -> "Targets":
+        return cls(y, np.ones(len(y), np.float32))
+
+    def followed_by_unknown(self, n_rows: int) -> "Targets":
+        """Return these targets and ``n_rows`` unknown ones after them."""
+        unknown = np.zeros((n_rows, self.y.shape[1]), self.y.dtype)
+        return Targets(np.concatenate([self.y, unknown]), np.append(self.known, np.zeros(n_rows, np.float32)))
+
+    def __getitem__(self, rows: np.ndarray) -> "Targets":
+        return Targets(self.y[rows], self.known[rows])
+
+
+class ShuffledBatches(Batches):
+    """Batches of rows in memory, dense or sparse; sparse rows are made dense batch by batch.
+
+    The order of an epoch follows from its number. Rows that do not fill a last batch are left for other epochs, which
+    are shuffled differently.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        batch_size: int,
+        seed: int,
+        prepare: Prepare = dense_float32,
+        targets: Targets | None = None,
+    ):
         self.rows = rows
+        self.targets = targets
         self.prepare = prepare
-        self.n_rows: int = rows.shape[0]
+        self.n_rows = rows.shape[0]
         self.batch_size = min(batch_size, self.n_rows)
         self.per_epoch = self.n_rows // self.batch_size
         self.seed = seed
         self._order: tuple[int, np.ndarray] | None = None
 
     def __getitem__(self, iteration: int) -> np.ndarray:
+        """Return the observations of an iteration."""
+        return self.prepare(self.rows[self._chosen(iteration)])
+
+    def batch(self, iteration: int, device: torch.device) -> Batch:
+        return make_batch(self[iteration], self.targets and self.targets[self._chosen(iteration)], device)
+
+    def _chosen(self, iteration: int) -> np.ndarray:
         epoch, position = divmod(iteration, self.per_epoch)
         if self._order is None or self._order[0] != epoch:
             self._order = (epoch, np.random.default_rng([self.seed, epoch]).permutation(self.n_rows))
         start = position * self.batch_size
-        return self.prepare(self.rows[self._order[1][start : start + self.batch_size]])
+        return self._order[1][start : start + self.batch_size]
 
     def fingerprint(self) -> str:
-        """A checksum that tells other data from these."""
-        parts: tuple[Any, ...] = (self.rows,)
-        if sp.issparse(self.rows):
-            parts = (self.rows.data, self.rows.indices, self.rows.indptr)
+        parts = [self.rows] if isinstance(self.rows, np.ndarray) else [*_sparse_parts(self.rows)]
+        if self.targets is not None:
+            parts += [self.targets.y, self.targets.known]
         checksum = 0
         for part in parts:
             checksum = zlib.crc32(np.ascontiguousarray(part).data, checksum)
         return f"{'x'.join(map(str, self.rows.shape))}-{self.rows.dtype}-{checksum:08x}"
 
 
-class Parts(Protocol):
-    """Rows that are read a part at a time."""
+def make_batch(x: np.ndarray, targets: Targets | None, device: torch.device) -> Batch:
+    """Return prepared rows and their targets as tensors."""
+    if targets is None:
+        return Batch(to_tensor(x, device))
+    known = torch.from_numpy(targets.known).to(device)
+    return Batch(to_tensor(x, device), to_tensor(targets.y, device), known)
 
-    shape: tuple[int, int]
+
+def _sparse_parts(rows: sp.csr_array | sp.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return rows.data, rows.indices, rows.indptr
+
+
+class Part(Protocol):
+    """Rows that are read at once."""
 
     @property
-    def parts(self) -> Sequence[Any]: ...
-
-    def read(self, part: Any) -> np.ndarray: ...
+    def n_rows(self) -> int: ...
 
 
-# Rows that wait, shuffled, to form batches: at least so many bytes of single precision, and so many batches.
+_Part = TypeVar("_Part", bound=Part)
+
+
+class PartedRows(Protocol[_Part]):
+    """Rows that are read a part at a time."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def parts(self) -> Sequence[_Part]: ...
+
+    def read(self, part: _Part) -> np.ndarray: ...
+
+
+# Size of the shuffling buffer: at least so many bytes in single precision, and so many batches.
 BUFFER_BYTES = 1 << 25
 BUFFER_BATCHES = 20
 
@@ -115,18 +198,17 @@ class _Block:
     number: int
 
 
-class StreamedBatches:
-    """As `ShuffledBatches`, of rows that need not fit into memory.
+class StreamedBatches(Batches, Generic[_Part]):
+    """Batches of rows that need not fit into memory.
 
-    In every epoch the parts come in another order, and so many of them as fill a buffer are shuffled together. Which
-    rows form the batch of an iteration follows from the seed and the iteration, so that nothing has to be remembered
-    here either. While the rows of one buffer are used, those of the next are read. Rows of a buffer that do not fill a
-    last batch are left for other epochs.
+    In every epoch the parts come in another order, and as many of them as fill a buffer are shuffled together. While
+    the rows of one buffer are used, those of the next are read. Rows of a buffer that do not fill a last batch are left
+    for other epochs.
     """
 
     def __init__(
         self,
-        source: Parts,
+        source: PartedRows[_Part],
         chosen: Sequence[int],
         batch_size: int,
         seed: int,
@@ -149,7 +231,11 @@ class StreamedBatches:
         self._order: tuple[_Block, np.ndarray] | None = None
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="sdlgm-rows")
 
+    def batch(self, iteration: int, device: torch.device) -> Batch:
+        return make_batch(self[iteration], None, device)
+
     def __getitem__(self, iteration: int) -> np.ndarray:
+        """Return the observations of an iteration."""
         number = self._block_of(iteration)
         block = self._plan[number]
         following = self._plan[self._block_of(block.first_iteration + block.n_batches)]
@@ -164,11 +250,11 @@ class StreamedBatches:
         return self.prepare(rows[self._order[1][start : start + self.batch_size]])
 
     def fingerprint(self) -> str:
-        """A checksum that tells other data, the same in other parts, and other parts of them from these."""
+        """Return a checksum that distinguishes other data, and the same data in other parts, from these."""
         return f"{self._fingerprint}-{zlib.crc32(np.stack([self.chosen, self.sizes]).astype(np.int64).data):08x}"
 
     def close(self) -> None:
-        """Let go of the rows and of the thread that reads them."""
+        """Release the rows and the thread that reads them."""
         self._reader.shutdown(wait=True, cancel_futures=True)
         self._rows.clear()
 
@@ -188,7 +274,7 @@ class StreamedBatches:
         return rows
 
     def _block_of(self, iteration: int) -> int:
-        """The place in the plan, which is made as far as it is asked for."""
+        """Return the place of an iteration in the plan, which grows as needed."""
         while not self._plan or iteration >= self._plan[-1].first_iteration + self._plan[-1].n_batches:
             self._plan_epoch()
         return bisect.bisect_right(self._firsts, iteration) - 1
@@ -213,6 +299,3 @@ class StreamedBatches:
             self._plan.append(_Block(first, n_batches, tuple(group), epoch, place))
             self._firsts.append(first)
             first += n_batches
-
-
-AnyBatches = ShuffledBatches | StreamedBatches

@@ -1,4 +1,4 @@
-"""Checkpoints: all that a run needs to end, bit for bit, where it would have ended uninterrupted."""
+"""Checkpoints: the state from which a run ends, bit for bit, where it would have ended uninterrupted."""
 
 import os
 from dataclasses import asdict
@@ -14,7 +14,7 @@ from sdlgm._files import TEMPORARY, remove_left, write_text
 from sdlgm.errors import CheckpointError, ModelFileError
 from sdlgm.train.monitor import record_of
 from sdlgm.train.progress import Progress
-from sdlgm.train.trainer import Trainer, parameters_of
+from sdlgm.train.trainer import Trainer, state_of
 
 KIND = "sdlgm-checkpoint"
 
@@ -22,7 +22,7 @@ KIND = "sdlgm-checkpoint"
 class Checkpoint:
     """One file in ``folder``, replaced every ``every`` iterations.
 
-    ``identity`` says what is being trained on which data; a checkpoint of something else is refused.
+    ``identity`` describes the model, the options of training and the data. A checkpoint with another one is refused.
     """
 
     def __init__(self, folder: str | os.PathLike[str], every: int, identity: dict[str, Any]):
@@ -32,9 +32,9 @@ class Checkpoint:
         self._last: int | None = None
 
     def prepare(self) -> None:
-        """Make the folder, and find out before any work whether it can be written to.
+        """Make the folder, and check before any work that it can be written to.
 
-        What a killed run has left half-written is removed; the folder belongs to one run.
+        Half-written files of a killed run are removed; the folder belongs to one run.
         """
         folder = self.path.parent
         try:
@@ -47,8 +47,9 @@ class Checkpoint:
             ) from error
 
     def save(self, trainer: Trainer, progress: Progress) -> None:
-        tensors = {f"module.{name}": tensor for name, tensor in parameters_of(trainer.module).items()}
-        tensors |= {f"estimator.{name}": tensor for name, tensor in parameters_of(trainer.estimator).items()}
+        """Write the checkpoint, whole or not at all."""
+        tensors = {f"module.{name}": tensor for name, tensor in state_of(trainer.module).items()}
+        tensors |= {f"estimator.{name}": tensor for name, tensor in state_of(trainer.estimator).items()}
         for index, state in trainer.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{name}": tensor.cpu().clone() for name, tensor in state.items()}
         tensors["generator"] = trainer.generator.get_state()
@@ -59,6 +60,7 @@ class Checkpoint:
             "iteration": trainer.iteration,
             "history": [asdict(record) for record in progress.history],
             "n_without_improvement": progress.n_without_improvement,
+            "training": [trainer.training_sum, trainer.n_training_steps],
         }
         try:
             _tensorfile.write(self.path, KIND, document, tensors)
@@ -73,8 +75,9 @@ class Checkpoint:
         self._last = trainer.iteration
 
     def restore(self, trainer: Trainer, progress: Progress) -> None:
-        """Bring trainer and progress to where the checkpoint was written."""
-        document, tensors = _tensorfile.read(self.path, KIND)
+        """Set trainer and progress to where the checkpoint was written."""
+        content = _tensorfile.read(self.path, KIND)
+        document = content.document
         found_identity = document.get("identity")
         for key, value in self.identity.items():
             found = found_identity.get(key) if isinstance(found_identity, dict) else None
@@ -84,15 +87,17 @@ class Checkpoint:
                     "continue with the same settings and data, or use another checkpoint folder"
                 )
         try:
-            best, last = (_tensorfile.under(name, tensors) for name in ("best", "module"))
-            for state in (best, last) if best else (last,):  # the best ones too, to see that they fit
-                trainer.module.load_state_dict(_tensorfile.finite(state))
-            trainer.estimator.load_state_dict(_tensorfile.finite(_tensorfile.under("estimator", tensors)))
-            self._restore_optimizer(trainer, _tensorfile.finite(_tensorfile.under("optimizer", tensors)))
-            trainer.generator.set_state(tensors["generator"])
+            best, last = (content.under(name) for name in ("best", "module"))
+            for state in (best, last) if best else (last,):  # the best ones too, to check that they fit
+                trainer.module.load_state_dict(_tensorfile.check_finite(state))
+            trainer.estimator.load_state_dict(_tensorfile.check_finite(content.under("estimator")))
+            self._restore_optimizer(trainer, _tensorfile.check_finite(content.under("optimizer")))
+            trainer.generator.set_state(content.tensors["generator"])
             trainer.iteration = _whole(document["iteration"])
             progress.history = [record_of(values) for values in document["history"]]
             progress.n_without_improvement = _whole(document["n_without_improvement"])
+            training_sum, n_steps = document["training"]
+            trainer.training_sum, trainer.n_training_steps = float(training_sum), _whole(n_steps)
         except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
             raise ModelFileError(f"{self.path}: incomplete checkpoint ({error})") from error
         progress.best_parameters = best or None
@@ -107,7 +112,7 @@ class Checkpoint:
         parameters = list(trainer.trained())
         for index, of_parameter in state.items():
             if not 0 <= index < len(parameters):
-                raise ValueError(f"optimizer.{index} is of no parameter")
+                raise ValueError(f"optimizer.{index} belongs to no parameter")
             for name, tensor in of_parameter.items():
                 expected = torch.Size() if name == "step" else parameters[index].shape
                 if tensor.shape != expected:
@@ -118,7 +123,7 @@ class Checkpoint:
 
 def _whole(value: Any) -> int:
     if not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no number of iterations")
+        raise ValueError(f"{value!r} is not a number of iterations")
     return value
 
 

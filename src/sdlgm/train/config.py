@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from sdlgm.model.slots import KL
+from sdlgm.model.codes.base import KL
+from sdlgm.train.batches import Binarize
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How a module is fitted. Fractions are of ``max_iter``, so a longer run is the same run, stretched."""
+    """Options of a fit. Fractions are of ``max_iter``, so a longer run is the same run, stretched."""
 
     max_iter: int
     batch_size: int
@@ -17,12 +18,12 @@ class TrainConfig:
     kl_warmup: float
     """First fraction of the run over which the weight of the KL rises linearly from zero to one."""
     final_temperature: float | None
-    """Where both temperatures are led, geometrically, by the end of the run; None leaves them alone."""
+    """Value that both temperatures reach, geometrically, at the end of the run; None leaves them as they are."""
     learn_temperature: bool
     gradient: str
     n_samples: int
     kl: KL
-    binarize: str | None
+    binarize: Binarize | None
     """How observations become binary, for the Bernoulli likelihood; None where they are used as they are."""
     n_iter_no_change: int | None
     """Monitorings without improvement after which training stops; None for no early stopping."""
@@ -31,5 +32,5 @@ class TrainConfig:
 
     @property
     def monitor_every(self) -> int:
-        """Fifty points on the curve of a whole run, fewer of a short one, which should not spend its time on them."""
+        """Iterations between two points of the curves: fifty points for a run, fewer for a short one."""
         return max(5, self.max_iter // 50)

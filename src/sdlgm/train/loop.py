@@ -6,30 +6,48 @@ import threading
 from collections.abc import Callable, Iterator
 
 from sdlgm.errors import ModelFileError, TrainingDivergedError
-from sdlgm.model import SDLGMModule
-from sdlgm.train.batches import AnyBatches, to_tensor
+from sdlgm.model.modules.base import TrainableModule
+from sdlgm.train.batches import Batches
 from sdlgm.train.checkpoint import Checkpoint
-from sdlgm.train.monitor import Record
+from sdlgm.train.monitor import Monitor
 from sdlgm.train.progress import Progress, ProgressBar
-from sdlgm.train.trainer import Trainer, parameters_of
+from sdlgm.train.trainer import Trainer, state_of
+
+Callback = Callable[[TrainableModule, int], None]
 
 
 def fit(
     trainer: Trainer,
-    batches: AnyBatches,
-    monitor: Callable[[Trainer], Record],
+    batches: Batches,
+    monitor: Monitor,
     progress: Progress,
     *,
     checkpoint: Checkpoint | None = None,
     resume: bool = False,
     visible: bool = False,
-    callback: Callable[[SDLGMModule, int], None] | None = None,
+    callback: Callback | None = None,
 ) -> None:
-    """Train until ``max_iter``, or until the watched bound no longer improves if early stopping is on.
+    """Train until ``max_iter``, or with early stopping until the watched bound no longer improves.
 
-    ``progress`` is filled on the way, and ``callback(module, iteration)`` called after every iteration. With early
-    stopping the module ends with its best parameters, otherwise with its last. A term that is no longer finite stops
-    the run; the module then has the parameters of the last point of the curve.
+    With early stopping the module ends with its best parameters, otherwise with its last. A term that is no longer
+    finite stops the run; the module then has the parameters of the last point of the curves.
+
+    Parameters
+    ----------
+    trainer : Trainer
+    batches : Batches
+    monitor : Monitor
+        Makes the points of the training curves.
+    progress : Progress
+        Filled during the run.
+    checkpoint : Checkpoint or None, default=None
+    resume : bool, default=False
+        Continue from the checkpoint, if there is one.
+    visible : bool, default=False
+        Show a progress bar.
+    callback : callable or None, default=None
+        Called as ``callback(module, iteration)`` after every iteration.
+
     """
     config, module = trainer.config, trainer.module
     processes = trainer.processes
@@ -40,9 +58,9 @@ def fit(
     with bar, _noted_signals(checkpoint is not None) as noted:
         while trainer.iteration < config.max_iter and not _has_settled(trainer, progress):
             try:
-                trainer.step(to_tensor(batches[trainer.iteration], trainer.device))
+                trainer.step(batches.batch(trainer.iteration, trainer.device))
                 watch = trainer.iteration % config.monitor_every == 0 or trainer.iteration == config.max_iter
-                stop = processes.sum([float(bool(noted))])[0] > 0  # a signal to one is a signal to all
+                stop = processes.sum([float(bool(noted))])[0] > 0  # a signal to one process stops all
                 keep = checkpoint is not None and (stop or _is_due(checkpoint, trainer))
                 if watch or keep:
                     trainer.check_finite()
@@ -68,7 +86,7 @@ def fit(
 
 
 def _begin(trainer: Trainer, progress: Progress, checkpoint: Checkpoint, resume: bool) -> None:
-    """Find out whether checkpoints can be written, and go on from one if that is wanted."""
+    """Check that checkpoints can be written, and continue from one if asked to."""
     if trainer.processes.is_first:
         checkpoint.prepare()
     trainer.processes.wait()
@@ -77,13 +95,13 @@ def _begin(trainer: Trainer, progress: Progress, checkpoint: Checkpoint, resume:
     if not resume:
         raise ModelFileError(
             f"{checkpoint.path}: holds the checkpoint of an earlier run; "
-            "go on from it with resume=True (--resume), or use another folder"
+            "continue from it with resume=True (--resume), or use another folder"
         )
     checkpoint.restore(trainer, progress)
 
 
-def _watch(trainer: Trainer, monitor: Callable[[Trainer], Record], progress: Progress) -> None:
-    """Add a point to the curve and, with early stopping, keep the best parameters."""
+def _watch(trainer: Trainer, monitor: Monitor, progress: Progress) -> None:
+    """Add a point to the curves and, with early stopping, keep the best parameters."""
     record = monitor(trainer)
     record.check_finite()
     improved = record.discrete > progress.best
@@ -91,9 +109,9 @@ def _watch(trainer: Trainer, monitor: Callable[[Trainer], Record], progress: Pro
     if trainer.config.n_iter_no_change is None:
         return
     if improved or progress.best_parameters is None:
-        progress.best_parameters = parameters_of(trainer.module)
+        progress.best_parameters = state_of(trainer.module)
         progress.n_without_improvement = 0
-    elif record.kl_weight == 1.0:  # until the warm-up is over the objective itself is moving
+    elif record.kl_weight == 1.0:  # during the warm-up the objective itself changes
         progress.n_without_improvement += 1
 
 
@@ -117,7 +135,7 @@ def _remedy(checkpoint: Checkpoint | None, good_iteration: int) -> str:
 
 @contextlib.contextmanager
 def _noted_signals(active: bool) -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM instead of dying in the middle of a step, so that a checkpoint can be written."""
+    """Collect SIGINT and SIGTERM so that a checkpoint can be written before the run stops."""
     noted: list[int] = []
     if not active or threading.current_thread() is not threading.main_thread():
         yield noted

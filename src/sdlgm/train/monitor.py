@@ -1,18 +1,17 @@
-"""What is watched while a model learns: both bounds on a fixed set of rows."""
+"""Training curves: both bounds on rows that stay the same through a run."""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from sdlgm.errors import TrainingDivergedError
-from sdlgm.model import discrete_expectation, relaxed_expectation
-from sdlgm.model.module import Expectation, LogLikelihood
-from sdlgm.model.posteriors import Posterior
+from sdlgm.model.modules.base import Batch
+from sdlgm.model.noise import Noise
 from sdlgm.train import schedules
-from sdlgm.train.batches import Prepare, Rows, binarize, dense_float32, to_tensor
+from sdlgm.train.batches import Prepare, Rows, Targets, binarize, dense_float32, make_batch
 from sdlgm.train.trainer import Trainer
 
 BATCH = 500
@@ -25,11 +24,11 @@ class Record:
 
     iteration: int
     discrete: float
-    """Bound with hard samples: what the codes are worth."""
+    """Bound with hard samples, the value of the codes."""
     relaxed: float
     """The paper's criterion, with relaxed samples, on the first hundred of the rows. Not a bound."""
     kl: float
-    """Nats that a code costs under the prior."""
+    """KL(q, p): the nats that a drawn code carries at most."""
     n_active: float
     """Expected number of active slots."""
     kl_weight: float
@@ -37,10 +36,12 @@ class Record:
     gate_temperature: float
     feature_temperature: float
     features_used: int | None = None
-    """How many features the codes of the watched rows have between them; None with targets and in early files."""
+    """Number of features that drawn codes of the watched rows contain; None with targets and in early files."""
+    training: float | None = None
+    """Mean objective of the training batches since the last point; None in early files."""
 
     def check_finite(self) -> None:
-        """Refuse a point that is nowhere on a curve."""
+        """Raise if the point is not finite."""
         for name in ("discrete", "relaxed", "kl", "n_active"):
             if not math.isfinite(getattr(self, name)):
                 raise TrainingDivergedError(
@@ -48,51 +49,63 @@ class Record:
                 )
 
 
-def record_of(values: Any) -> Record:
-    """A point of the curves from a file."""
-    numbers: dict[str, Any] = {name: float(value) for name, value in values.items() if name != "features_used"}
-    used = values.get("features_used")
+def record_of(values: dict[str, Any]) -> Record:
+    """Return a point of the curves from its JSON."""
+    optional = ("features_used", "training")
+    numbers: dict[str, Any] = {name: float(value) for name, value in values.items() if name not in optional}
+    used, training = (values.get(name) for name in optional)
+    numbers["iteration"] = int(values["iteration"])
     return Record(
-        **{**numbers, "iteration": int(values["iteration"])}, features_used=None if used is None else int(used)
+        **numbers,
+        features_used=None if used is None else int(used),
+        training=None if training is None else float(training),
     )
 
 
 class Monitor:
-    """Evaluates a module on rows that stay the same through the run, with noise that stays the same too."""
+    """Evaluate a module on rows that stay the same through the run, with noise that stays the same too."""
 
-    def __init__(self, rows: Rows, seed: int, *, prepare: Prepare = dense_float32, log_jacobian: float = 0.0):
+    def __init__(
+        self,
+        rows: Rows,
+        seed: int,
+        *,
+        prepare: Prepare = dense_float32,
+        targets: np.ndarray | None = None,
+        log_jacobian: float = 0.0,
+    ):
         self.rows = rows
+        self.targets = None if targets is None else Targets.all_known(targets)
         self.seed = seed
         self.prepare = prepare
         self.log_jacobian = log_jacobian
 
     @torch.no_grad()
     def __call__(self, trainer: Trainer) -> Record:
+        """Return the next point of the curves."""
         module, config, iteration = trainer.module, trainer.config, trainer.iteration
         training = module.training
         module.eval()
         shard = trainer.processes.shard
-        generator = torch.Generator(trainer.device).manual_seed(self.seed + shard.rank)
-        own = self.rows[shard.rank :: shard.size] if shard.size > 1 else self.rows
-        usage = torch.zeros(module.config.n_features, device=trainer.device)
-        hard = _counting(usage, discrete_expectation(1, generator))
-        discrete = kl = n_active = relaxed = n_relaxed = 0.0
-        for start in range(0, own.shape[0], BATCH):
-            rows = self.prepare(own[start : start + BATCH])
-            x = binarize(to_tensor(rows, trainer.device), config.binarize, generator)
-            posterior = module.inference(x)
-            elbo = module.elbo_given(posterior, x, hard, config.kl)
-            discrete += float(elbo.value.sum())
-            kl += float(elbo.kl.sum())
-            n_active += float(posterior.gate_prob.sum()) * module.config.n_slots
-            if start == 0:
-                few = x[:RELAXED_ROWS]
-                soft = relaxed_expectation(1, module.temperatures, generator)
-                relaxed, n_relaxed = float(module.elbo(few, soft, config.kl).value.sum()), float(len(few))
-        module.train(training)
-        sums = trainer.processes.sum([discrete, kl, n_active, relaxed, n_relaxed, *usage.tolist()])
-        discrete, kl, n_active, relaxed, n_relaxed, *n_codes = sums
+        noise = Noise.seeded(self.seed + shard.rank, trainer.device)
         n_rows: int = self.rows.shape[0]
+        own = np.arange(shard.rank, n_rows, shard.size)
+        totals, usage = np.zeros(5), torch.zeros(0)
+        for start in range(0, len(own), BATCH):
+            batch = self._batch(own[start : start + BATCH], trainer.device)
+            x = binarize(batch.x, config.binarize, noise)
+            watched = module.watch(
+                Batch(x, batch.y, batch.known),
+                kl=config.kl,
+                noise=noise,
+                n_relaxed=RELAXED_ROWS if start == 0 else 0,
+            )
+            totals += [watched.discrete, watched.kl, watched.n_active, watched.relaxed, watched.n_relaxed]
+            if watched.usage is not None:
+                usage = watched.usage.cpu() + (usage if len(usage) else 0.0)
+        module.train(training)
+        sums = trainer.processes.sum([*totals.tolist(), *usage.tolist()])
+        discrete, kl, n_active, relaxed, n_relaxed, *n_codes = sums
         temperatures = module.temperatures
         return Record(
             iteration=iteration,
@@ -104,18 +117,9 @@ class Monitor:
             learning_rate=schedules.learning_rate(config, iteration),
             gate_temperature=float(temperatures.gate),
             feature_temperature=float(temperatures.feature),
-            features_used=sum(n > 0 for n in n_codes),
+            features_used=sum(n > 0 for n in n_codes) if n_codes else None,
+            training=trainer.take_training_mean(self.log_jacobian),
         )
 
-
-def _counting(usage: Tensor, expectation: Expectation) -> Expectation:
-    """The expectation, which on its way adds to ``usage`` how many codes have each feature."""
-
-    def counted(posterior: Posterior, log_likelihood: LogLikelihood) -> Tensor:
-        def noted(counts: Tensor) -> Tensor:
-            usage.add_((counts > 0).sum((0, 1)))
-            return log_likelihood(counts)
-
-        return expectation(posterior, noted)
-
-    return counted
+    def _batch(self, places: np.ndarray, device: torch.device) -> Batch:
+        return make_batch(self.prepare(self.rows[places]), self.targets and self.targets[places], device)

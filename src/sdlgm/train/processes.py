@@ -1,37 +1,36 @@
-"""Several processes that train one model together: each has a part of every batch, and all have the same parameters."""
+"""Several processes that train one model: each has a part of every batch, and all have the same parameters."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from sdlgm.model.shards import WHOLE, Shard
+from sdlgm.model.shards import WHOLE_BATCH, Shard
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 class Processes:
     """All processes of a run: this one alone."""
 
-    shard: Shard = WHOLE
+    shard: Shard = WHOLE_BATCH
 
     @property
     def is_first(self) -> bool:
-        """Whether it is for this process to write files and to show progress."""
+        """Whether this process writes files and shows progress."""
         return self.shard.rank == 0
 
-    def own(self, rows: Tensor) -> Tensor:
-        """The rows of a batch that are this process's."""
-        return rows
-
     def sum(self, values: list[float]) -> list[float]:
-        """Over all processes."""
+        """Return the sums over all processes."""
         return values
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Give every process the mean of all gradients."""
 
     def wait(self) -> None:
-        """Until all processes have come as far."""
+        """Wait until all processes have reached this point."""
 
 
 ALONE = Processes()
@@ -40,12 +39,9 @@ ALONE = Processes()
 class FabricProcesses(Processes):
     """Processes that Lightning Fabric has started or found."""
 
-    def __init__(self, fabric: Any):
+    def __init__(self, fabric: "Fabric"):
         self._fabric = fabric
         self.shard = Shard(fabric.global_rank, fabric.world_size)
-
-    def own(self, rows: Tensor) -> Tensor:
-        return rows.chunk(self.shard.size)[self.shard.rank]
 
     def sum(self, values: list[float]) -> list[float]:
         summed = self._fabric.all_reduce(torch.tensor(values, dtype=torch.float64), reduce_op="sum")

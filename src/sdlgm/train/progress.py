@@ -1,4 +1,4 @@
-"""How far a run has come: its curve, its best point, and the bar that shows both."""
+"""The state of a run: its curves, its best point, and the progress bar."""
 
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -19,6 +19,7 @@ class Progress:
 
     @property
     def best(self) -> float:
+        """The largest discrete bound so far."""
         return max((record.discrete for record in self.history), default=float("-inf"))
 
 

@@ -1,16 +1,16 @@
-"""What changes in the course of a run, as functions of the iteration alone."""
+"""Schedules: functions of the iteration alone."""
 
 from sdlgm.train.config import TrainConfig
 
 
 def kl_weight(config: TrainConfig, iteration: int) -> float:
-    """Weight of the KL: 0 at the first iteration, 1 from the end of the warm-up on."""
+    """Return the weight of the KL: 0 at the first iteration, 1 from the end of the warm-up on."""
     warmup = config.kl_warmup * config.max_iter
     return 1.0 if iteration >= warmup else iteration / warmup
 
 
 def learning_rate(config: TrainConfig, iteration: int) -> float:
-    """Learning rate: constant, then linear to zero over the last ``lr_decay`` of the run."""
+    """Return the learning rate: constant, then linear to zero over the last ``lr_decay`` of the run."""
     if config.lr_decay == 0:
         return config.learning_rate
     remaining = (config.max_iter - iteration) / (config.lr_decay * config.max_iter)
@@ -18,7 +18,7 @@ def learning_rate(config: TrainConfig, iteration: int) -> float:
 
 
 def temperature(initial: float, config: TrainConfig, iteration: int) -> float:
-    """Temperature on its geometric way from ``initial`` to ``final_temperature``."""
+    """Return the temperature, which goes geometrically from ``initial`` to ``final_temperature``."""
     if config.final_temperature is None:
         return initial
     progress = min(1.0, iteration / config.max_iter)

@@ -1,4 +1,4 @@
-"""Initial weights by a seed."""
+"""Initial weights from a seed."""
 
 import threading
 from collections.abc import Callable
@@ -8,12 +8,12 @@ import torch
 
 _Made = TypeVar("_Made")
 
-# Held while networks are initialised: torch does that with its global generator.
+# Held while networks are initialised, since torch uses its global generator for that.
 _INITIALISING = threading.Lock()
 
 
 def seeded(make: Callable[[], _Made], seed: int) -> _Made:
-    """What is made with the initial weights of a seed; the global generator is left as it was."""
+    """Return ``make()`` with the initial weights of a seed; the global generator is left as it was."""
     with _INITIALISING, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return make()

@@ -1,0 +1,30 @@
+"""Checks of settings and arguments that scikit-learn's parameter constraints cannot express."""
+
+import os
+import shutil
+from numbers import Integral
+
+import torch
+
+
+def check_count(name: str, value: object, least: int) -> None:
+    """Raise if an argument is not a whole number of at least ``least``."""
+    if not isinstance(value, Integral) or int(value) < least:
+        raise ValueError(f"{name}={value!r}; it has to be a whole number, at least {least}")
+
+
+def usable_device(name: str) -> torch.device:
+    """Return a torch device, or raise if it cannot be used here."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ValueError(f"device={name!r} cannot be used here ({reason}); try device='cpu'") from None
+    return device
+
+
+def has_compiler(device: str) -> bool:
+    """Return whether torch.compile can work: for the CPU it needs a C++ compiler."""
+    candidates = [os.environ.get("CXX"), "g++", "clang++", "c++", "cl"]
+    return not device.startswith("cpu") or any(name and shutil.which(name) for name in candidates)

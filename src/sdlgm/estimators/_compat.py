@@ -1,0 +1,22 @@
+"""The names of scikit-learn that have no public home. Nothing else in sdlgm imports private names of scikit-learn."""
+
+from collections.abc import Mapping
+
+from sklearn.base import _fit_context as fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+
+__all__ = ["Interval", "Registered", "StrOptions", "fit_context"]
+
+
+class Registered(StrOptions):
+    """A name in a registry, to which names may be added later."""
+
+    def __init__(self, registry: Mapping[str, object]):
+        super().__init__(set(registry))
+        self.registry = registry
+
+    def is_satisfied_by(self, val: object) -> bool:
+        return isinstance(val, str) and val in self.registry
+
+    def __str__(self) -> str:
+        return f"a str among {{{', '.join(map(repr, self.registry))}}}"

@@ -1,0 +1,178 @@
+"""Codes, decoded rows and bounds of a fitted unsupervised model. Pure functions of the model and the rows."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.utils.validation import assert_all_finite
+from torch import Tensor
+
+from sdlgm.data import RowFiles
+from sdlgm.estimators._codes import sparse_rows, stack_rows
+from sdlgm.estimators._fitted import BATCH, FittedSDLGM
+from sdlgm.estimators._preparation import check_unit_interval, in_batches, in_unit_interval
+from sdlgm.estimators._results import Evaluation, PosteriorProbs
+from sdlgm.model.codes import ChainDistribution, OrderedDistribution
+from sdlgm.model.modules.unsupervised import Bound, SDLGMModule
+from sdlgm.model.noise import Noise
+from sdlgm.train import binarize, to_tensor
+from sdlgm.train.batches import Rows, dense, threshold
+
+# Rows for which relaxed samples are drawn at a time: except on the CPU, each needs max_active x n_components numbers.
+RELAXED_BATCH = 100
+# A feature is alive if a drawn code contains it with at least this probability, on average over the rows.
+ALIVE = 1e-3
+
+Encode = Callable[[Tensor], Tensor]
+"""From a batch of prepared rows to their codes."""
+
+
+def prepared_batches(fitted: FittedSDLGM, rows: Rows | RowFiles, size: int = BATCH) -> Iterator[Tensor]:
+    """Iterate over rows as input of the encoder without draws: scaled, thresholded, or as they are.
+
+    Values that the likelihood cannot have raise here, while the batch is in the processor's cache.
+    """
+    for number, batch in enumerate(in_batches(rows, size)):
+        bernoulli = fitted.likelihood == "bernoulli"
+        if not (bernoulli and in_unit_interval(batch)):
+            assert_all_finite(batch, estimator_name="SDLGM", input_name="X")
+            if bernoulli:
+                check_unit_interval(in_unit_interval(batch))
+        x = to_tensor(fitted.scaling.apply_checked(batch, first_row=number * size), fitted.device)
+        yield threshold(x) if fitted.binarize == "threshold" else x
+
+
+# Codes
+
+
+def encode(fitted: FittedSDLGM, rows: Rows | RowFiles, code: Encode) -> sp.csr_matrix:
+    """Return the codes of rows as a CSR matrix."""
+    with torch.inference_mode():
+        parts = [sparse_rows(code(x)) for x in prepared_batches(fitted, rows)]
+        return stack_rows(parts, fitted.module.config.n_features)
+
+
+def best_codes(module: SDLGMModule, x: Tensor, n_candidates: int, noise: Noise) -> Tensor:
+    """Return for each row the code with the largest p(x, z) among the mode and ``n_candidates`` draws."""
+    posterior = module.inference(x)
+    mode = posterior.mode()
+    if n_candidates == 0:
+        return mode
+    best = mode = mode.to(x)
+    best_score = module.log_prior(mode) + module.log_likelihood(x, mode[None])[0]
+    for _ in range(n_candidates):
+        counts = posterior.sample(1, noise)[0]
+        score = module.log_prior(counts) + module.log_likelihood(x, counts[None])[0]
+        best = torch.where((score > best_score)[:, None], counts, best)
+        best_score = torch.maximum(score, best_score)
+    return best
+
+
+def coarse_codes(module: SDLGMModule, x: Tensor, budget: int) -> Tensor:
+    """Return the first ``budget`` features of each code of an ordered posterior."""
+    posterior = module.inference(x)
+    assert isinstance(posterior, OrderedDistribution)
+    return posterior.mode(budget).cpu()
+
+
+def decode(fitted: FittedSDLGM, codes: Rows, observation: Callable[[Tensor], Tensor]) -> np.ndarray:
+    """Decode codes; ``observation`` turns the output of the decoder into rows."""
+    module, parts = fitted.module, []
+    with torch.inference_mode():
+        for batch in in_batches(codes, BATCH):
+            x = observation(module.generative(module.decoder_input(to_tensor(batch, fitted.device))))
+            parts.append(fitted.scaling.undo(x.cpu().numpy()))
+    return np.concatenate(parts) if parts else np.empty((0, module.config.n_inputs))
+
+
+def posterior_probs(fitted: FittedSDLGM, rows: Rows | RowFiles) -> PosteriorProbs:
+    """Return the parameters of q(z given x)."""
+    gate_prob, feature_probs = [], []
+    with torch.inference_mode():
+        for x in prepared_batches(fitted, rows):
+            posterior = fitted.module.inference(x)
+            if isinstance(posterior, ChainDistribution):  # the estimates of a row depend on the row alone
+                posterior = replace(posterior, common_noise=True)
+            gate_prob.append(posterior.gate_prob.cpu().numpy())
+            feature_probs.append(posterior.feature_probs.cpu().numpy())
+    return PosteriorProbs(np.concatenate(gate_prob), np.concatenate(feature_probs))
+
+
+# Bounds
+
+
+def elbo(fitted: FittedSDLGM, rows: Rows | RowFiles, bound: Bound, n_importance: int, noise: Noise) -> np.ndarray:
+    """Return the bound on log p(x) of each row, in nats and in the units of the data."""
+    module, parts = fitted.module, []
+    with torch.inference_mode():
+        for batch in prepared_batches(fitted, rows, RELAXED_BATCH if bound == "relaxed" else BATCH):
+            x = binarize(batch, fitted.binarize, noise)
+            if n_importance > 1:
+                values = module.importance_weighted_bound(x, n_importance, noise)
+            else:
+                values = module.elbo(x, bound=bound, n_samples=fitted.n_samples, noise=noise, kl=fitted.kl).value
+            parts.append(values.cpu().numpy().astype(np.float64))
+    return np.concatenate(parts) + fitted.scaling.log_jacobian
+
+
+def evaluate(
+    fitted: FittedSDLGM,
+    rows: Rows | RowFiles,
+    codes: sp.csr_matrix,
+    *,
+    discrete: float,
+    relaxed: float,
+    noise: Noise,
+) -> Evaluation:
+    """Return the evaluation of rows whose codes and bounds are known."""
+    module, n_rows = fitted.module, codes.shape[0]
+    n_active = np.asarray(codes.sum(axis=1)).ravel()
+    totals, presence = np.zeros(4), np.zeros(codes.shape[1])
+    with torch.inference_mode():
+        prior = module.prior()
+        for batch in prepared_batches(fitted, rows):
+            x = binarize(batch, fitted.binarize, noise)
+            posterior = module.inference(x)
+            terms = posterior.prior_terms(prior, fitted.kl)
+            parts = terms.kl, terms.kl_gates, terms.kl_features, module.config.n_slots * posterior.gate_prob
+            totals += [float(part.cpu().double().sum()) for part in parts]
+            presence += posterior.presence.cpu().double().sum(0).numpy()
+    kl, kl_gates, kl_features, n_active_expected = (totals / n_rows).tolist()
+    return Evaluation(
+        n_rows=n_rows,
+        max_active=int(module.config.n_slots),
+        n_components=codes.shape[1],
+        discrete=discrete,
+        relaxed=relaxed,
+        kl=kl,
+        kl_gates=kl_gates,
+        kl_features=kl_features,
+        n_active_expected=n_active_expected,
+        n_active_mean=float(n_active.mean()),
+        n_active_max=int(n_active.max()),
+        code_bits=code_bits(fitted, codes),
+        features_used=int(np.count_nonzero(np.asarray(codes.sum(axis=0)))),
+        features_alive=int(np.count_nonzero(presence / n_rows >= ALIVE)),
+        reconstruction_error=reconstruction_error(fitted, rows, codes),
+    )
+
+
+def code_bits(fitted: FittedSDLGM, codes: sp.csr_matrix) -> float:
+    """Return the mean -log2 p(z) of codes."""
+    total = 0.0
+    with torch.inference_mode():
+        for code in in_batches(codes, BATCH):
+            total -= float(fitted.module.log_prior(to_tensor(code, fitted.device)).cpu().double().sum())
+    return total / codes.shape[0] / math.log(2)
+
+
+def reconstruction_error(fitted: FittedSDLGM, rows: Rows | RowFiles, codes: sp.csr_matrix) -> float:
+    """Return the mean squared error of an entry, in the units of the data."""
+    total = 0.0
+    for batch, code in zip(in_batches(rows, BATCH), in_batches(codes, BATCH), strict=True):
+        decoded = decode(fitted, code, fitted.module.likelihood.mean)
+        total += float(np.square(decoded - dense(batch), dtype=np.float64).sum())
+    return total / (rows.shape[0] * rows.shape[1])

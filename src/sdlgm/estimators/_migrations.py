@@ -1,0 +1,50 @@
+"""Parameters that files of earlier versions lack, and the values that they had then.
+
+When an estimator gets a parameter, add a line to `MIGRATIONS`: files of earlier versions then load and answer as they
+did. See docs/compatibility.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Migration:
+    """A parameter that was added to an estimator."""
+
+    estimator: str
+    parameter: str
+    since: str
+    """The version of sdlgm that added it."""
+    value: object
+    """The value that describes the behaviour of earlier versions."""
+
+
+MIGRATIONS: Sequence[Migration] = ()
+
+
+def migrate(estimator: str, params: dict[str, object], written_by: str) -> dict[str, object]:
+    """Return the parameters of a file with those added since that it was written.
+
+    Parameters
+    ----------
+    estimator : str
+        Name of the class.
+    params : dict
+        Parameters in the file.
+    written_by : str
+        The version of sdlgm that wrote the file.
+
+    """
+    version = _as_numbers(written_by)
+    added = {
+        migration.parameter: migration.value
+        for migration in MIGRATIONS
+        if migration.estimator == estimator and version < _as_numbers(migration.since)
+    }
+    return added | params
+
+
+def _as_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version such as 0.2.0; raise for anything else."""
+    return tuple(int(part) for part in version.split("."))

@@ -1,0 +1,202 @@
+"""Subsets of the features in which each feature depends on those before it.
+
+    q(n_k = 1 | n_1 .. n_{k-1}, x) = sigmoid(logit_k(x) + sum_{j < k} coupling_jk n_j), and 0 once L0 are present.
+
+Such a distribution can prefer one of two features to both, which no product of independent features can, so the bound
+is tighter. Expectations under it have no closed form. The divergence from the prior is a sum over the features,
+
+    KL = E sum_k E[log q(n_k | n_<k) - log p's factor for n_k | n_<k],
+
+of which only the outer expectation is estimated by draws. The prior is that of `sdlgm.model.codes.subset`, written as a
+product: the m-th feature that is present is charged -log(L0 - m + 1) - log(lambda_0 alpha_k / (1 - lambda_0)). The part
+that repetitions add (`log_repetitions`) is a function of the whole code.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from sdlgm import _kernels
+from sdlgm.model import arrays
+from sdlgm.model.arrays import as_array
+from sdlgm.model.codes.base import KL, GradientRule, PriorTerms, Temperatures
+from sdlgm.model.codes.slots import SlotDistribution
+from sdlgm.model.codes.subset import N_DRAWS, Subsets, log_repetitions
+from sdlgm.model.noise import Noise
+
+
+@dataclass(frozen=True)
+class ChainDistribution(Subsets):
+    """Subsets of K features with at most ``n_slots`` elements, drawn feature after feature."""
+
+    logits: Float[Tensor, "batch K"]
+    """Log-odds of each feature if none is present before it."""
+    coupling: Float[Tensor, "K K"]
+    """``coupling[j, k]`` is added to the log-odds of k > j if j is present; zero elsewhere."""
+    n_slots: int
+    common_noise: bool = False
+    """Whether all rows share the noise behind estimates. Estimates of a row then depend on the row alone, but their
+    errors do not average out over rows."""
+
+    has_closed_kl = False
+
+    @property
+    def summary(self) -> Float[Tensor, "batch K"]:
+        return self.logits
+
+    def _repeated(self, n_samples: int) -> Float[Tensor, "rows K"]:
+        return self.logits.detach().repeat(n_samples, 1)
+
+    def sample_symbols(self, n_samples: int, noise: Noise) -> Float[Tensor, "S batch K"]:
+        """Draw feature after feature; on the CPU, whatever the device."""
+        return self._draw(_positive_uniform((n_samples, *self.logits.shape), self.logits, noise))
+
+    def _draw(self, uniform: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch K"]:
+        logits, coupling = as_array(self._repeated(len(uniform)).cpu()), as_array(self.coupling.cpu())
+        counts = _kernels.draw_chain(logits, coupling, as_array(uniform.flatten(0, 1).cpu()), self.n_slots)
+        return torch.from_numpy(counts).to(self.logits.device).unflatten(0, uniform.shape[:2])
+
+    def counts(self, symbols: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch K"]:
+        return symbols
+
+    def relaxed_sample(self, n_samples: int, temperatures: Temperatures, noise: Noise) -> Float[Tensor, "S batch K"]:
+        """Draw relaxed features, sigmoid((log-odds + logistic noise) / temperature).
+
+        Later features depend on the relaxed values of earlier ones.
+        """
+        uniform = _positive_uniform((n_samples, *self.logits.shape), self.logits, noise)
+        logistic = torch.logit(uniform, eps=torch.finfo(uniform.dtype).eps).flatten(0, 1)
+        logits, coupling = as_array(self._repeated(n_samples).cpu()), as_array(self.coupling.cpu())
+        temperature = float(temperatures.feature)
+        counts = _kernels.draw_relaxed_chain(logits, coupling, as_array(logistic.cpu()), temperature, self.n_slots)
+        return torch.from_numpy(counts).to(self.logits.device).unflatten(0, (n_samples, len(self.logits)))
+
+    def conditional_logits(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch K"]:
+        return self.logits + counts @ self.coupling
+
+    def with_gradient(self, drawn: Float[Tensor, "S batch K"], rule: GradientRule) -> Float[Tensor, "S batch K"]:
+        """Return the drawn features with an estimated gradient, which includes their effect on later features."""
+        present = torch.sigmoid(self.conditional_logits(drawn).detach())
+        probs, symbols = torch.stack([1 - present, present], -1), torch.stack([1 - drawn, drawn], -1)
+        unit = drawn.new_tensor([0.0, 1.0]).expand_as(symbols)
+        off, on = rule(unit, symbols, probs, 1).unbind(-1)
+        slopes = self.within_budget(drawn) * (on * (1 - present) - off * present)
+        return _Chain.apply(self.logits, self.coupling, drawn, slopes)
+
+    def log_prob_of(self, symbols: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]:
+        return self.log_prob(symbols)
+
+    def log_ratio(self, symbols: Float[Tensor, "S batch K"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
+        return super().log_ratio(symbols, prior) + log_repetitions(symbols, prior)
+
+    def mode(self) -> Int[Tensor, "batch K"]:
+        """Return the more probable choice, feature after feature; on the CPU."""
+        return self._draw(torch.full_like(self.logits, 0.5).unsqueeze(0))[0].long().cpu()
+
+    def cost(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
+        """Return the sum of the conditional divergences given drawn codes, less `log_repetitions`."""
+        if not arrays.has_kernels(self.logits):
+            return self._terms_given(counts, prior).kl
+        charges = prior.gate_logit + prior.feature_log_probs
+        cost = _Cost.apply(counts, self.logits, self.coupling, charges, self.n_slots)
+        return cost - self.n_slots * F.logsigmoid(-prior.gate_logit) - log_repetitions(counts, prior)
+
+    def _terms_given(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> PriorTerms:
+        """Return the terms of the divergence given drawn codes.
+
+        The number of features and their choice are one decision, so the terms of the gates are zero.
+        """
+        logits = self.conditional_logits(counts)
+        before = counts.cumsum(-1) - counts
+        reached = before.detach() < self.n_slots
+        present = torch.sigmoid(logits)
+        # A feature is charged for its place among those present and for its identity; slots left over, for being off.
+        charged = torch.log((self.n_slots - before).clamp(min=0.5)) + prior.gate_logit + prior.feature_log_probs
+        entropy = torch.where(reached, F.softplus(logits) - present * logits, 0.0).sum(-1)
+        log_prior = torch.where(reached, present * charged, 0.0).sum(-1) + self.n_slots * F.logsigmoid(
+            -prior.gate_logit
+        )
+        log_prior = log_prior + log_repetitions(counts, prior)
+        zero = torch.zeros_like(entropy)
+        return PriorTerms(zero, log_prior, zero, entropy)
+
+    @cached_property
+    def _fixed_draws(self) -> Float[Tensor, "S batch K"]:
+        noise = Noise.seeded(0, self.logits.device)
+        if self.common_noise:
+            uniform = _positive_uniform((N_DRAWS, 1, self.logits.shape[-1]), self.logits, noise)
+            return self._draw(uniform.expand(N_DRAWS, *self.logits.shape))
+        return self.sample(N_DRAWS, noise)
+
+    def prior_terms(self, prior: SlotDistribution, kl: KL) -> PriorTerms:
+        terms = self._terms_given(self._fixed_draws, prior)
+        return PriorTerms(*(part.mean(0) for part in vars(terms).values()))
+
+    def kl(self, prior: SlotDistribution, kl: KL) -> Float[Tensor, " batch"]:
+        return self.prior_terms(prior, kl).kl
+
+    @cached_property
+    def presence(self) -> Float[Tensor, "batch K"]:
+        """Probability that a feature is present, estimated."""
+        drawn = self._fixed_draws
+        return (self.within_budget(drawn) * torch.sigmoid(self.conditional_logits(drawn))).mean(0)
+
+
+class _Chain(torch.autograd.Function):
+    """Drawn features as a function of logits and coupling, with a given slope for each.
+
+    With g_k the gradient of feature k from outside and s_k its slope, the gradient of its conditional logit is
+    d_k = s_k (g_k + sum_{j > k} coupling_kj d_j), from the last feature to the first; d is the gradient of the logits,
+    and n_j d_k that of coupling_jk.
+    """
+
+    @staticmethod
+    def forward(ctx, logits: Tensor, coupling: Tensor, drawn: Tensor, slopes: Tensor) -> Tensor:  # noqa: ARG004
+        ctx.save_for_backward(coupling, drawn, slopes)
+        return drawn.view_as(drawn)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *gradients: Tensor):
+        (gradient,) = gradients
+        coupling, drawn, slopes = ctx.saved_tensors
+        parts = (as_array(part.cpu()) for part in (coupling, slopes.flatten(0, 1), gradient.flatten(0, 1)))
+        to_logits = torch.from_numpy(_kernels.chain_gradients(*parts)).to(gradient.device)
+        to_coupling = torch.triu(drawn.flatten(0, 1).T @ to_logits, 1)
+        return to_logits.unflatten(0, drawn.shape[:2]).sum(0), to_coupling, None, None
+
+
+class _Cost(torch.autograd.Function):
+    """The kernel, which returns the derivatives as well."""
+
+    @staticmethod
+    def forward(ctx, counts: Tensor, logits: Tensor, coupling: Tensor, charges: Tensor, n_slots: int) -> Tensor:
+        conditional = (logits + counts @ coupling).flatten(0, 1)
+        result = _kernels.chain_cost(as_array(conditional), as_array(counts.flatten(0, 1)), as_array(charges), n_slots)
+        ctx.result = result
+        ctx.save_for_backward(counts, coupling)
+        return torch.from_numpy(result.cost).unflatten(0, counts.shape[:2])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *gradients: Tensor):
+        (gradient,) = gradients
+        counts, coupling = ctx.saved_tensors
+        result: _kernels.ChainCost = ctx.result
+        weight = gradient.flatten().unsqueeze(-1)
+        to_conditional = weight * torch.from_numpy(result.logits)
+        to_counts = torch.addmm(weight * torch.from_numpy(result.counts), to_conditional, coupling.T)
+        to_coupling = torch.triu(counts.flatten(0, 1).T @ to_conditional, 1)
+        to_charges = -(weight.T @ torch.from_numpy(result.presence)).squeeze(0) if ctx.needs_input_grad[3] else None
+        shape = counts.shape
+        return to_counts.view(shape), to_conditional.view(shape).sum(0), to_coupling, to_charges, None
+
+
+def _positive_uniform(shape: tuple[int, ...], like: Tensor, noise: Noise) -> Tensor:
+    """Draw uniform noise that is never zero: zero would draw features of probability zero."""
+    return noise.uniform(shape, like).add_(torch.finfo(like.dtype).eps / 4)

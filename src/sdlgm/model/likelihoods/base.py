@@ -1,0 +1,44 @@
+"""The contract of a likelihood: from the decoder's output to the distribution of an observation."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+
+class Likelihood(nn.Module, ABC):
+    """Distribution of the D entries of an observation, independent given the decoder's output.
+
+    Parameters
+    ----------
+    n_inputs : int
+        D, the number of entries.
+
+    """
+
+    standardized: bool = False
+    """Whether the data are standardised before they reach the model."""
+
+    def __init__(self, n_inputs: int):
+        super().__init__()
+        self.n_inputs = n_inputs
+
+    @abstractmethod
+    def log_prob(self, x: Float[Tensor, "*batch D"], output: Float[Tensor, "*samples D"]) -> Float[Tensor, "*samples"]:
+        """Return the log-density of x in nats, summed over the D entries."""
+
+    @abstractmethod
+    def mean(self, output: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:
+        """Return the expected observation."""
+
+    @abstractmethod
+    def sample(self, output: Float[Tensor, "*batch D"], generator: torch.Generator) -> Float[Tensor, "*batch D"]:
+        """Draw an observation."""
+
+    @abstractmethod
+    def initial_output(self, data_mean: Float[Tensor, " D"]) -> Float[Tensor, " D"]:
+        """Return the decoder output whose mean is that of the data, where the last bias starts."""
+
+    def adapt_to(self, varies: Bool[Tensor, " D"]) -> None:
+        """Take note of the entries that vary in the training data."""

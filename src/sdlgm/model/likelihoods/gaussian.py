@@ -1,0 +1,52 @@
+"""Continuous entries."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sdlgm.model.likelihoods.base import Likelihood
+
+# In units of the data's own standard deviation: a smaller error than this gains nothing.
+MIN_DEVIATION = 1e-2
+
+
+class Gaussian(Likelihood):
+    """Continuous entries, standardised; the decoder's output is the mean, and the variance of each entry is learned.
+
+    An entry that is constant in the training data has no density and carries no information; it is left out.
+    """
+
+    standardized = True
+    varies: Tensor
+
+    def __init__(self, n_inputs: int):
+        super().__init__(n_inputs)
+        self.register_buffer("varies", torch.ones(n_inputs, dtype=torch.bool))
+        self.raw_deviation = nn.Parameter(torch.full((n_inputs,), math.log(math.expm1(1.0))))
+
+    @property
+    def deviation(self) -> Float[Tensor, " D"]:
+        """Learned standard deviation of each entry, positive by construction."""
+        return F.softplus(self.raw_deviation) + MIN_DEVIATION
+
+    def log_prob(self, x, output):
+        residual = (x - output) / self.deviation
+        log_normaliser = torch.log(self.deviation) + 0.5 * math.log(2 * math.pi)
+        return -torch.where(self.varies, 0.5 * residual.square() + log_normaliser, 0.0).sum(-1)
+
+    def mean(self, output):
+        return output
+
+    def sample(self, output, generator):
+        noise = torch.randn(output.shape, generator=generator, dtype=output.dtype, device=output.device)
+        return output + self.deviation * noise
+
+    def initial_output(self, data_mean):
+        return data_mean
+
+    @torch.no_grad()
+    def adapt_to(self, varies):
+        self.varies.copy_(varies)

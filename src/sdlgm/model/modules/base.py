@@ -1,0 +1,139 @@
+"""The contract of a module that can be trained."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sdlgm.model.codes.base import KL, Temperatures
+from sdlgm.model.gradient import GradientEstimator
+from sdlgm.model.noise import Noise
+from sdlgm.model.shards import Shard
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Observations and, for models with targets, their labels or counts."""
+
+    x: Float[Tensor, "batch D"]
+    y: Float[Tensor, "batch K"] | None = None
+    known: Float[Tensor, " batch"] | None = None
+    """1 for rows whose targets are known, otherwise 0."""
+
+    def part(self, shard: Shard) -> "Batch":
+        """Return the rows of one of several processes."""
+        if shard.size == 1:
+            return self
+        return Batch(*(None if values is None else shard.part(values) for values in vars(self).values()))
+
+    @property
+    def targets(self) -> tuple[Float[Tensor, "batch K"], Float[Tensor, " batch"]]:
+        """Targets and which of them are known."""
+        assert self.y is not None
+        assert self.known is not None
+        return self.y, self.known
+
+
+@dataclass(frozen=True)
+class Step:
+    """The arguments of one training step beside the batch."""
+
+    gradient: GradientEstimator
+    kl: KL
+    kl_weight: float
+    n_samples: int
+    noise: Noise
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The function that training maximises, for each observation of a batch, and its two parts."""
+
+    value: Float[Tensor, " batch"]
+    """log_likelihood - kl_weight * kl, with the gradient of an estimator."""
+    kl: Float[Tensor, " batch"]
+    log_likelihood: Float[Tensor, " batch"]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Sums over the rows of a batch, for the training curves."""
+
+    n_rows: int
+    discrete: float
+    """Bound on log p(x), or log-probability of the targets, from hard codes."""
+    relaxed: float
+    """The same from relaxed draws, over ``n_relaxed`` rows. Not a bound."""
+    n_relaxed: int
+    kl: float
+    n_active: float
+    """Expected number of active slots."""
+    usage: Float[Tensor, " K"] | None = None
+    """Number of drawn codes that contain each feature."""
+
+
+class TrainableModule(nn.Module, ABC):
+    """A module that `sdlgm.train` can fit: it has an encoder, a prior and a loss.
+
+    Only ``config`` and the ``state_dict`` change what a module computes.
+    """
+
+    config: "DataclassInstance"
+    posterior: nn.Module
+    """The encoder."""
+    prior: nn.Module
+
+    @property
+    @abstractmethod
+    def n_logits(self) -> int:
+        """Input size of a learned baseline; see `GradientEstimator`."""
+
+    @abstractmethod
+    def loss(self, batch: Batch, step: Step) -> Objective:
+        """Return the objective of a batch: infer, draw, decode, cost, surrogate."""
+
+    @abstractmethod
+    def watch(self, batch: Batch, *, kl: KL, noise: Noise, n_relaxed: int) -> Watched:
+        """Evaluate rows for the training curves, the relaxed criterion on the first ``n_relaxed`` of them."""
+
+    @property
+    def temperatures(self) -> Temperatures:
+        """Temperatures of relaxed draws; 1 if nothing is relaxed."""
+        one = torch.ones(())
+        return Temperatures(one, one)
+
+    def temperature_parameters(self) -> Iterator[nn.Parameter]:
+        """Iterate over the logarithms of the temperatures."""
+        yield from ()
+
+    def schedule_temperatures(self, schedule: Callable[[float], float]) -> None:
+        """Set each temperature to ``schedule`` of its initial value."""
+
+
+class TemperedModule(TrainableModule):
+    """A module with two temperatures, kept as logarithms: positive, whether learned or set by a schedule."""
+
+    def _add_temperatures(self, gate: float, feature: float) -> None:
+        self._initial_temperatures = gate, feature
+        self.log_gate_temperature = nn.Parameter(torch.tensor(gate).log())
+        self.log_feature_temperature = nn.Parameter(torch.tensor(feature).log())
+
+    @property
+    def temperatures(self) -> Temperatures:
+        return Temperatures(self.log_gate_temperature.exp(), self.log_feature_temperature.exp())
+
+    def temperature_parameters(self) -> Iterator[nn.Parameter]:
+        yield from (self.log_gate_temperature, self.log_feature_temperature)
+
+    @torch.no_grad()
+    def schedule_temperatures(self, schedule: Callable[[float], float]) -> None:
+        for parameter, initial in zip(self.temperature_parameters(), self._initial_temperatures, strict=True):
+            parameter.fill_(math.log(schedule(initial)))

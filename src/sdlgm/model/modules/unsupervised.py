@@ -1,0 +1,231 @@
+"""The unsupervised model: inference, generative, loss, and the bounds on log p(x)."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from sdlgm.model.codes.base import KL, CodeDistribution, PriorTerms
+from sdlgm.model.codes.priors import SlotPrior
+from sdlgm.model.codes.subset import log_repetitions
+from sdlgm.model.likelihoods import LIKELIHOODS
+from sdlgm.model.modules.base import Batch, Objective, Step, TemperedModule, Watched
+from sdlgm.model.networks.layers import mlp
+from sdlgm.model.networks.posteriors import POSTERIORS, EncoderOptions, PosteriorNetwork
+from sdlgm.model.noise import Noise
+from sdlgm.model.shards import WHOLE_BATCH, Shard
+
+# Codes of each observation that the importance-weighted bound decodes at a time.
+IMPORTANCE_CHUNK = 16
+
+Bound = Literal["discrete", "relaxed"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The settings that fix the shapes and families of an `SDLGMModule`."""
+
+    n_inputs: int
+    n_features: int = 200
+    n_slots: int = 40
+    gate_prior: float = 0.5
+    learn_prior: bool = True
+    hidden: tuple[int, ...] = (512, 384, 256)
+    gate_hidden: tuple[int, ...] = (64,)
+    activation: str = "silu"
+    share_layers: bool = True
+    normalize_logits: bool = True
+    posterior: str = "chain"
+    likelihood: str = "bernoulli"
+    gate_temperature: float = 1.0
+    feature_temperature: float = 1.0
+    temper_posterior: bool = False
+    """Whether all logits of the posterior are divided by the feature temperature."""
+
+
+@dataclass(frozen=True)
+class Elbo(PriorTerms):
+    """The paper's ``equ:loglikelihood`` in nats for each observation of a batch, one field for each of its terms."""
+
+    log_likelihood: Float[Tensor, " batch"]  # E_q log p(x | z, theta), equ:mc_ELL
+
+    @property
+    def value(self) -> Float[Tensor, " batch"]:
+        return self.log_likelihood - self.kl
+
+
+class SDLGMModule(TemperedModule):
+    """Sparse deep latent generative model (Xu et al., IJCNN 2021).
+
+    Generative process: L0 gates omega ~ Bernoulli(gate_prior) and L0 features z ~ Categorical(feature_prior);
+    counts = sum of omega * z over the slots; x ~ p(x given decoder(counts)). Where the posterior draws sets, the
+    decoder gets which features are present, whatever their counts.
+    """
+
+    posteriors: ClassVar[Mapping[str, type[PosteriorNetwork]]] = POSTERIORS
+
+    config: ModelConfig
+    posterior: PosteriorNetwork
+    prior: SlotPrior
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        n_inputs, n_features, n_slots = config.n_inputs, config.n_features, config.n_slots
+        self.prior = SlotPrior(n_features, n_slots, config.gate_prior, learn=config.learn_prior)
+        options = EncoderOptions(
+            hidden=config.hidden,
+            gate_hidden=config.gate_hidden,
+            activation=config.activation,
+            share_layers=config.share_layers,
+            normalize_logits=config.normalize_logits,
+            gate_prior=config.gate_prior,
+        )
+        self.posterior = self.posteriors[config.posterior](n_inputs, n_features, n_slots, options)
+        self.decoder = mlp([n_features, *reversed(config.hidden), n_inputs], config.activation)
+        self.likelihood = LIKELIHOODS[config.likelihood](n_inputs)
+        self._add_temperatures(config.gate_temperature, config.feature_temperature)
+
+    @property
+    def n_logits(self) -> int:
+        return self.posterior.n_logits
+
+    @torch.no_grad()
+    def adapt_to(self, data_mean: Float[Tensor, " D"], varies: Bool[Tensor, " D"]) -> None:
+        """Centre the encoder on the data, start the decoder at their mean, and take note of constant entries."""
+        self.posterior.centre_on(data_mean)
+        output = self.decoder[-1]
+        assert isinstance(output, nn.Linear)
+        output.bias.copy_(self.likelihood.initial_output(data_mean))
+        self.likelihood.adapt_to(varies)
+
+    def compile_networks(self) -> None:
+        """Let torch.compile fuse the layers of encoder and decoder."""
+        self.posterior.compile_networks()
+        self.decoder.compile()
+
+    # Inference and generative process
+
+    def inference(self, x: Float[Tensor, "batch D"], shard: Shard = WHOLE_BATCH) -> CodeDistribution:
+        """Return q(z given x)."""
+        posterior = self.posterior(x, shard)
+        return posterior.with_temperature(self.temperatures.feature) if self.config.temper_posterior else posterior
+
+    def generative(self, codes: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch D"]:
+        """Return the parameters of p(x given z), beta = g(z), for inputs of the decoder."""
+        return self.decoder(codes)
+
+    def decoder_input(self, counts: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch K"]:
+        """Return the input of the decoder for any counts: the counts, or where codes are sets, the presence."""
+        return counts.clamp(max=1) if self.posterior.draws_sets else counts
+
+    def log_prior(self, counts: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
+        """Return log p(z) of codes, in nats; where codes are sets, a lower bound that is nearly equal."""
+        prior, code = self.prior(), self.decoder_input(counts)
+        log_prob = prior.log_prob(code)
+        return log_prob + log_repetitions(code, prior) if self.posterior.draws_sets else log_prob
+
+    def log_likelihood(
+        self, x: Float[Tensor, "batch D"], codes: Float[Tensor, "S batch K"]
+    ) -> Float[Tensor, "S batch"]:
+        """Return log p(x given z) for S codes of each observation."""
+        # All codes in one batch: linear layers take two dimensions with fewer operations than three.
+        output = self.generative(codes.flatten(0, 1)).unflatten(0, codes.shape[:2])
+        return self.likelihood.log_prob(x, output)
+
+    # Training
+
+    def loss(self, batch: Batch, step: Step) -> Objective:
+        """Return the objective of a batch, the bound with a weight for the KL: infer, draw, cost, decode, surrogate.
+
+        Where the divergence is a function of the drawn code, like the likelihood, it is part of the surrogate.
+        """
+        x, prior, weight = batch.x, self.prior(), step.kl_weight
+        posterior = self.inference(x, step.noise.shard)
+        draw = step.gradient.draw(posterior, n_samples=step.n_samples, temperatures=self.temperatures, noise=step.noise)
+        if posterior.has_closed_kl:
+            kl = posterior.kl(prior, step.kl)
+            log_likelihood = self.log_likelihood(x, draw.codes)
+            control = None if draw.control is None else self.log_likelihood(x, draw.control)
+            expected = step.gradient.surrogate(posterior, draw, log_likelihood, control)
+            return Objective(expected - (kl if weight == 1.0 else weight * kl), kl, expected)
+        cost = posterior.cost(draw.codes, prior)
+        value = self.log_likelihood(x, draw.codes) - weight * cost
+        control = None
+        if draw.control is not None:
+            control_cost = posterior.cost(draw.control, prior)
+            control = self.log_likelihood(x, draw.control) - weight * control_cost
+        total = step.gradient.surrogate(posterior, draw, value, control)
+        kl = cost.detach().mean(0)
+        return Objective(total, kl, total.detach() + weight * kl)
+
+    def watch(self, batch: Batch, *, kl: KL, noise: Noise, n_relaxed: int) -> Watched:
+        x = batch.x
+        posterior = self.inference(x)
+        codes = posterior.sample(1, noise)
+        elbo = self.elbo_of(posterior, x, codes, kl)
+        few = x[:n_relaxed]
+        relaxed = float(self.elbo(few, bound="relaxed", noise=noise, kl=kl).value.sum()) if len(few) else 0.0
+        return Watched(
+            n_rows=len(x),
+            discrete=float(elbo.value.sum()),
+            relaxed=relaxed,
+            n_relaxed=len(few),
+            kl=float(elbo.kl.sum()),
+            n_active=float(posterior.gate_prob.sum()) * self.config.n_slots,
+            usage=(codes > 0).sum((0, 1)).to(x.dtype),
+        )
+
+    # Bounds
+
+    def elbo(
+        self,
+        x: Float[Tensor, "batch D"],
+        *,
+        bound: Bound = "discrete",
+        n_samples: int = 1,
+        noise: Noise,
+        kl: KL = "exact",
+    ) -> Elbo:
+        """Return the terms of the bound with E_q log p(x given z) estimated from samples.
+
+        ``"discrete"`` takes hard codes: a bound on log p(x). ``"relaxed"`` takes relaxed ones: the paper's criterion,
+        which is not a bound.
+        """
+        posterior = self.inference(x)
+        if bound == "relaxed":
+            codes = posterior.relaxed_sample(n_samples, self.temperatures, noise)
+        else:
+            codes = posterior.sample(n_samples, noise)
+        return self.elbo_of(posterior, x, codes, kl)
+
+    def elbo_of(
+        self,
+        posterior: CodeDistribution,
+        x: Float[Tensor, "batch D"],
+        codes: Float[Tensor, "S batch K"],
+        kl: KL = "exact",
+    ) -> Elbo:
+        """Return the terms of the bound for a posterior and codes drawn from it."""
+        terms = posterior.prior_terms(self.prior(), kl)
+        return Elbo(**vars(terms), log_likelihood=self.log_likelihood(x, codes).mean(0))
+
+    def importance_weighted_bound(
+        self, x: Float[Tensor, "batch D"], n_importance: int, noise: Noise
+    ) -> Float[Tensor, " batch"]:
+        """Return log 1/M sum_m p(x, z_m) / q(z_m given x) with M hard samples (Burda et al., ICLR 2016).
+
+        With M = 1 this is an unbiased estimate of the discrete bound with ``kl="exact"``. It grows with M to log p(x),
+        or, where q draws sets, to slightly less: their prior is bounded too (`log_repetitions`).
+        """
+        posterior, prior = self.inference(x), self.prior()
+        log_weights = []
+        for start in range(0, n_importance, IMPORTANCE_CHUNK):  # memory does not grow with M
+            symbols = posterior.sample_symbols(min(IMPORTANCE_CHUNK, n_importance - start), noise)
+            log_likelihood = self.log_likelihood(x, posterior.counts(symbols))
+            log_weights.append(log_likelihood + posterior.log_ratio(symbols, prior))
+        return torch.cat(log_weights).logsumexp(0) - math.log(n_importance)
