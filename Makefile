@@ -6,7 +6,8 @@ PIP_INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 # Two workers of one thread each: torch's own threads would fight over the cores.
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help demo test test-slow lint format install bench docs wheel fuzz audit clean
+.PHONY: help demo test test-slow lint format install bench docs codes-picture wheel fuzz audit clean
+.PHONY: table1 table2 counts gradients figures budgets long
 
 help:
 	@echo "make demo       fit, encode, decode, evaluate and report on embedded data"
@@ -16,6 +17,8 @@ help:
 	@echo "make install    the development environment in .venv"
 	@echo "make bench      speed and growth beside the peers, into docs/results (half an hour)"
 	@echo "make docs       the generated pages from docs/results, and a check of all links"
+	@echo "make table1     Table I of the paper, into docs/results (12 hours of one core)"
+	@echo "                likewise: table2, counts, gradients, figures, budgets, long"
 	@echo "make wheel      dist/*.whl"
 	@echo "make fuzz       changed files for every reader, FUZZ_SECONDS=20 each"
 	@echo "make audit      known vulnerabilities of the pinned dependencies"
@@ -55,13 +58,27 @@ format: .venv/.developer
 
 bench: .venv/.developer
 	$(PIP_INSTALL) -e '.[ray]'
-	$(BIN)/python benchmarks/run.py
-	$(BIN)/python benchmarks/scaling.py
-	$(BIN)/python docs/build.py
+	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.scaling
+	$(BIN)/python -m reproduction pages
+
+# The results of the paper. Each target can be interrupted and resumed; `make docs` builds the pages afterwards.
+table1 table2 counts gradients budgets long: .venv/.developer
+	$(BIN)/python -m reproduction $@ --out docs/results/$@.json
+
+figures: .venv/.developer
+	$(BIN)/python -m reproduction figures --out docs/results/figures
 
 docs: .venv/.developer
-	$(BIN)/python docs/build.py
-	$(BIN)/python docs/build.py --check
+	$(BIN)/python -m reproduction pages
+	$(BIN)/python -m reproduction pages --check
+
+# The picture of README.md: train a model of MNIST (minutes) and draw its codes.
+mnist.sdlgm: | .venv/.developer
+	$(BIN)/sdlgm fit mnist:train --out $@
+
+codes-picture: .venv/.developer mnist.sdlgm
+	$(BIN)/python -m reproduction pages --model mnist.sdlgm
 
 wheel: .venv/.developer
 	$(BIN)/python -m build --wheel --outdir dist

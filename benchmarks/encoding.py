@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from peers import PIXELS
 from sklearn.datasets import load_digits
 from sklearn.decomposition import SparseCoder
 from threadpoolctl import threadpool_limits
-from timing import alternate, best, run, threads
 
+from benchmarks.peers import PIXELS
+from benchmarks.timing import alternate, best, run, threads
 from sdlgm import SDLGM
 from sdlgm.estimators._sdlgm import _BATCH
 from sdlgm.model.networks import Encoder

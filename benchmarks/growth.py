@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from iteration import BATCH, images, trainer_of
-from peers import N_FEATURES, N_SLOTS, PIXELS
-from timing import forget_peak, in_new_process, peak_memory
 
+from benchmarks.iteration import BATCH, images, trainer_of
+from benchmarks.peers import N_FEATURES, N_SLOTS, PIXELS
+from benchmarks.timing import forget_peak, in_new_process, peak_memory
 from sdlgm import SDLGM
 from sdlgm.model.networks import Encoder
 
@@ -37,7 +37,9 @@ def points() -> list[dict[str, Any]]:
 
 
 def measure(repeats: int, show: Any) -> list[dict[str, Any]]:
-    return [json.loads(in_new_process("growth.py", json.dumps(point), str(repeats))) for point in show(points())]
+    return [
+        json.loads(in_new_process("benchmarks.growth", json.dumps(point), str(repeats))) for point in show(points())
+    ]
 
 
 def measure_here(point: dict[str, Any], repeats: int) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from peers import N_FEATURES, N_SLOTS, PIXELS, BareProducts, GumbelSoftmaxVAE, PlainSDLGM
-from timing import alternate, best, threads
 from torch.profiler import ProfilerActivity, profile
 
+from benchmarks.peers import N_FEATURES, N_SLOTS, PIXELS, BareProducts, GumbelSoftmaxVAE, PlainSDLGM
+from benchmarks.timing import alternate, best, threads
+from reproduction.table1 import PAPER
 from sdlgm.model import ModelConfig, SDLGMModule
-from sdlgm.paper.table1 import PAPER
 from sdlgm.train import TrainConfig, Trainer
 
 BATCH = 100  # the paper's

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from iteration import BATCH, images
-from peers import N_FEATURES, N_SLOTS
-from timing import alternate, best, threads
 
+from benchmarks.iteration import BATCH, images
+from benchmarks.peers import N_FEATURES, N_SLOTS
+from benchmarks.timing import alternate, best, threads
 from sdlgm.model import SDLGMModule, SlotDistribution, Temperatures
 from sdlgm.model.module import ModelConfig
 from sdlgm.model.noise import bernoulli, gumbel

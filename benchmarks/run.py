@@ -7,17 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import encoding
-import growth
-import iteration
-import pieces
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from timing import best, run
 
+from benchmarks import encoding, growth, iteration, pieces
+from benchmarks.timing import best, run
+from reproduction.provenance import provenance
 from sdlgm._files import write_text
-from sdlgm.paper.provenance import provenance
 
 err = Console(stderr=True)
 

@@ -1,6 +1,6 @@
 """Rows a second from files and from memory, by threads and by processes, and of encoding with and without Ray.
 
-`python benchmarks/scaling.py` writes docs/results/scaling.json; it needs a quiet machine and some minutes.
+`python -m benchmarks.scaling` writes docs/results/scaling.json; it needs a quiet machine and some minutes.
 """
 
 import argparse
@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from timing import alternate, best
 
+from benchmarks.timing import alternate, best
+from reproduction.provenance import publish
 from sdlgm import SDLGM, load
 from sdlgm.cluster import encode_with_ray
 from sdlgm.data import CodedParts, open_rows
-from sdlgm.paper.provenance import publish
 
 N_ROWS, N_COLUMNS, GROUP = 40_000, 784, 4_000
 SETTINGS: dict[str, Any] = {"batch_size": 100, "random_state": 0}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 
 
 def alternate(
@@ -81,7 +81,7 @@ def run(*command: str, **environment: str) -> tuple[float, int]:
     return time.perf_counter() - start, memory
 
 
-def in_new_process(script: str, *arguments: str) -> str:
-    """What a script of this folder prints when it has a process, and so a peak of memory, of its own."""
-    command = [sys.executable, str(HERE / script), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
+def in_new_process(module: str, *arguments: str) -> str:
+    """Run a module in a new process, which has its own peak of memory, and return its output."""
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout  # noqa: S603

@@ -1,9 +1,9 @@
-"""Work for `sdlgm.paper.runs.run_all`, in a module that its processes can import."""
+"""Work for `reproduction.runs.run_all`, in a module that its processes can import."""
 
 import time
 from pathlib import Path
 
-from sdlgm.paper.runs import report
+from reproduction.runs import report
 
 
 def square(run: dict, folder: Path) -> dict:

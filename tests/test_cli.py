@@ -1,6 +1,5 @@
 import inspect
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -150,72 +149,6 @@ def test__data_list__names__are_there():
     assert "nothing to fetch" in run("data", "fetch", "digits").output
 
 
-def test__reproduce_table1__small_run__can_be_continued(tmp_path):
-    arguments = ["reproduce", "table1", "--data", "digits", "--rows", "disarm-bernoulli", "--seeds", 1]
-    arguments += ["--iterations", 4, "--work", tmp_path / "runs", "--out", tmp_path / "result.json", "--jobs", 1]
-    run(*arguments)
-    first = json.loads((tmp_path / "result.json").read_text())
-    (row,) = first["rows"]
-    assert (row["system"], row["latent"], row["seeds"], row["iterations"]) == ("disarm", "bernoulli", [0], 4)
-    assert {len(row[key][part]) for key in ("relaxed", "discrete") for part in ("test", "train")} == {1}
-    assert {"paper", "kl", "mean_active", "seconds_per_iteration"} <= set(row)
-    assert {"command", "versions", "cores", "protocol"} <= set(first)
-    run(*arguments)
-    assert json.loads((tmp_path / "result.json").read_text())["rows"] == first["rows"]
-    assert "no such row" in run(*arguments, "--rows", "nonsense", code=2).stderr
-
-
-@pytest.mark.slow
-def test__reproduce_figures__small_run__writes_page_and_pictures(tmp_path):
-    options = ["--data", "digits", "--iterations", 300, "--work", tmp_path / "runs"]
-    run("reproduce", "figures", "--out", tmp_path / "figures", *options)
-    page = (tmp_path / "figures" / "figures.md").read_text(encoding="utf-8")
-    assert page.count(".png") == len(list((tmp_path / "figures").glob("*.png"))) > 5
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not os.environ.get("SDLGM_DATA"), reason="needs the Mulan files; set SDLGM_DATA to their folder")
-def test__reproduce_table2__quick_run__has_a_row_of_each_system(tmp_path):
-    arguments = ["reproduce", "table2", "--quick", "--data", "emotions", "--systems", "logistic,sdlgm_dis_subset"]
-    arguments += ["--work", tmp_path / "runs", "--out", tmp_path / "result.json"]
-    run(*arguments)
-    first = json.loads((tmp_path / "result.json").read_text())
-    assert [(row["system"], row["data"]) for row in first["rows"]] == [
-        ("logistic", "emotions"),
-        ("sdlgm_dis_subset", "emotions"),
-    ]
-    assert all(50 < row["micro"][0] < 80 for row in first["rows"])
-    assert {"quick", "choice"} <= set(first["protocol"])
-    run(*arguments)
-    assert json.loads((tmp_path / "result.json").read_text())["rows"] == first["rows"]
-    assert "no such system" in run(*arguments, "--systems", "nonsense", code=2).stderr
-
-
-@pytest.mark.slow
-def test__reproduce_budgets__small_run__keeps_every_budget(tmp_path):
-    options = ["--data", "digits", "--iterations", 40, "--seeds", 1, "--work", tmp_path / "runs"]
-    run("reproduce", "budgets", *options, "--out", tmp_path / "result.json")
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert [row["max_active"] for row in result["rows"]] == [5, 10, 20, 40, 80]
-    for row in result["rows"]:
-        assert 0 <= row["n_active_max"][0] <= row["max_active"]
-        assert row["mean_active"][0] <= row["max_active"]
-        assert row["code_bits"][0] > 0
-
-
-@pytest.mark.slow
-def test__reproduce_gradients__all_estimators__are_as_published(tmp_path):
-    run("reproduce", "gradients", "--work", tmp_path / "runs", "--out", tmp_path / "result.json")
-    measured = json.loads((tmp_path / "result.json").read_text())
-    published = json.loads((ROOT / "docs" / "results" / "gradients.json").read_text())
-    assert measured["protocol"] == published["protocol"]
-    for row, expected in zip(measured["rows"], published["rows"], strict=True):
-        assert (row["family"], row["gradient"]) == (expected["family"], expected["gradient"])
-        error = 4 * max(row["bias_error"], expected["bias_error"])
-        assert row["bias"] == pytest.approx(expected["bias"], abs=error), row
-        assert row["deviation"] == pytest.approx(expected["deviation"], rel=0.05), row
-
-
 def test__version_and_help__answer():
     assert run("--version").output.strip() == __version__
     for command in ("demo", "fit", "encode", "decode", "evaluate", "sample", "report", "data", "reproduce"):
@@ -242,7 +175,6 @@ def test__version_and_help__answer():
         (["decode", "MODEL", "OVER", "--out", "OUT.npy"], "budget"),
         (["evaluate", "MODEL", "BAD"], "NaN"),
         (["data", "fetch", "nonsense"], "known are"),
-        (["reproduce", "table1", "--data", "birds", "--out", "OUT"], "mnist and digits"),
     ],
 )
 def test__errors__expected_ones__are_one_line_with_code_two_and_no_file(model, tmp_path, arguments, message):

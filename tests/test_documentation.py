@@ -59,7 +59,8 @@ def test__docstring_examples__of_the_estimators__are_true():
 
 
 def test__generated_pages__are_made_from_the_results_and_links_lead_somewhere():
-    result = subprocess.run([sys.executable, ROOT / "docs" / "build.py", "--check"], capture_output=True, text=True)
+    command = [sys.executable, "-m", "reproduction", "pages", "--check"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert result.returncode == 0, result.stderr
 
 

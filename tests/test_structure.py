@@ -25,10 +25,9 @@ MAY_IMPORT = {
     "estimators": BASE | {"_kernels", "data", "model", "gradients", "train", "thresholds"},
     "data": BASE,
     "report": BASE | {"data", "__init__"},
-    "paper": BASE | {"data", "gradients", "model", "report", "thresholds", "__init__"},
     "demo": {"data", "report", "__init__"},
     "cluster": {"errors", "data", "__init__"},
-    "cli": {"errors", "cluster", "data", "report", "paper", "demo", "__init__"},
+    "cli": {"errors", "cluster", "data", "report", "demo", "__init__"},
     "__init__": {"errors", "estimators"},
 }
 

@@ -5,10 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sdlgm.gradients import GRADIENTS
-from sdlgm.gradients.base import Draws
-from sdlgm.model import Temperatures
-from sdlgm.paper.gradients import (
+from reproduction.gradients import (
     FAMILIES,
     N_FEATURES,
     N_SLOTS,
@@ -18,6 +15,9 @@ from sdlgm.paper.gradients import (
     n_features_of,
     new_estimator,
 )
+from sdlgm.gradients import GRADIENTS
+from sdlgm.gradients.base import Draws
+from sdlgm.model import Temperatures
 
 WARM = Temperatures(torch.tensor(1.0), torch.tensor(1.0))
 PAIRS = [

@@ -14,6 +14,7 @@ from scipy import stats
 from torch import Tensor
 
 from enumeration import L0, K, all_counts, tiny_prior
+from reproduction.gradients import FAMILIES
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model import (
     ModelConfig,
@@ -30,7 +31,6 @@ from sdlgm.model.ordered import OrderedDistribution
 from sdlgm.model.posteriors import POSTERIORS
 from sdlgm.model.shards import WHOLE, Shard, working_on
 from sdlgm.model.subset import SubsetCodes, SubsetDistribution
-from sdlgm.paper.gradients import FAMILIES
 
 FAMILY_NAMES = ["subset", "chain", "ordered"]
 COLD = Temperatures(torch.tensor(0.1), torch.tensor(0.1))

@@ -1,0 +1,127 @@
+"""Build the generated pages and pictures of the documentation from the results in docs/results.
+
+There is one module for each page. A page is generated as a whole, or has generated blocks between markers.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from reproduction.pages import (
+    budgets,
+    counts,
+    figures,
+    glance,
+    gradients,
+    honesty,
+    long,
+    performance,
+    readme,
+    scaling,
+    table1,
+    table2,
+)
+from reproduction.pages.markdown import fill
+from sdlgm._files import write_text
+
+ROOT = Path(__file__).parents[2]
+RESULTS = (
+    "table1",
+    "table2",
+    "counts",
+    "long",
+    "budgets",
+    "gradients",
+    "speed",
+    "scaling",
+    "figures/figures",
+)
+
+Results = dict[str, dict[str, Any]]
+
+WHOLE: dict[str, Callable[[Results], str]] = {
+    "docs/results/table1.md": lambda results: table1.page(results["table1"]),
+    "docs/results/table2.md": lambda results: table2.page(results["table2"]),
+    "docs/results/counts.md": lambda results: counts.page(results["counts"]),
+    "docs/results/long.md": lambda results: long.page(results["long"]),
+    "docs/results/budgets.md": lambda results: budgets.page(results["budgets"]),
+    "docs/results/gradients.md": lambda results: gradients.page(results["gradients"]),
+    "docs/results/figures/figures.md": lambda results: figures.page(results["figures/figures"]),
+}
+"""Pages that are generated as a whole."""
+WITH_BLOCKS: dict[str, Callable[[Results], dict[str, list[str]]]] = {
+    "README.md": readme.blocks,
+    "docs/results/README.md": glance.blocks,
+    "docs/honesty.md": lambda results: honesty.blocks(results["table1"]),
+    "docs/performance.md": lambda results: performance.blocks(results["speed"]),
+    "docs/scaling.md": lambda results: scaling.blocks(results["scaling"]),
+}
+"""Pages that have generated blocks."""
+PICTURES: dict[str, Callable[[Results], Figure]] = {
+    "docs/images/honesty.png": lambda results: honesty.picture(results["table1"]),
+    "docs/images/labels.png": lambda results: table2.picture(results["table2"]),
+    "docs/images/long.png": lambda results: long.picture(results["long"]),
+    "docs/images/budgets.png": lambda results: budgets.picture(results["budgets"]),
+    "docs/images/speed.png": lambda results: performance.picture(results["speed"]),
+}
+
+
+def build(root: Path = ROOT) -> None:
+    """Write all generated pages and pictures.
+
+    Parameters
+    ----------
+    root : Path
+        The root of the repository.
+
+    """
+    results = _load_results(root)
+    for name, text in _texts(root, results).items():
+        if not (root / name).exists() or (root / name).read_text(encoding="utf-8") != text:
+            write_text(root / name, text)
+    (root / "docs" / "images").mkdir(exist_ok=True)
+    for name, draw in PICTURES.items():
+        draw(results).savefig(root / name, dpi=110)
+
+
+def find_problems(root: Path = ROOT) -> list[str]:
+    """Return the pages that are not up to date and the links that are broken, one problem in each line."""
+    texts = _texts(root, _load_results(root))
+    outdated = [
+        name
+        for name, text in texts.items()
+        if not (root / name).exists() or (root / name).read_text(encoding="utf-8") != text
+    ]
+    return [
+        *(f"not up to date: {name}; run 'make docs'" for name in outdated),
+        *(f"broken link: {link}" for link in _broken_links(root)),
+    ]
+
+
+def _load_results(root: Path) -> Results:
+    folder = root / "docs" / "results"
+    return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in RESULTS}
+
+
+def _texts(root: Path, results: Results) -> dict[str, str]:
+    """Return the text of every page that is generated or has generated blocks."""
+    texts = {name: page(results) for name, page in WHOLE.items()}
+    for name, blocks in WITH_BLOCKS.items():
+        try:
+            texts[name] = fill((root / name).read_text(encoding="utf-8"), blocks(results))
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return texts
+
+
+def _broken_links(root: Path) -> list[str]:
+    return [
+        f"{page.relative_to(root)}: {target}"
+        for page in [*root.glob("*.md"), *(root / "docs").rglob("*.md")]
+        for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
