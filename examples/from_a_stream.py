@@ -1,4 +1,4 @@
-"""Learning from measurements that arrive in chunks, and sending them as codes within a budget."""
+"""Learn from measurements that arrive in chunks, and encode new ones within a budget."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ patterns = rng.normal(size=(6, 20))
 
 
 def chunk(n: int = 500) -> np.ndarray:
-    """Twenty sensors that see a sum of six patterns, each there one time in four, and noise."""
+    """Draw rows of twenty sensors: a sum of six patterns, each present with probability 1/4, plus noise."""
     present = rng.random((n, 6)) < 0.25
     return present @ patterns + 0.1 * rng.normal(size=(n, 20))
 
@@ -21,5 +21,5 @@ for _ in range(200):
 new = chunk()
 codes = model.transform(new)
 explained = 1 - np.square(model.inverse_transform(codes) - new).sum() / np.square(new - new.mean(axis=0)).sum()
-print(f"{codes.nnz / codes.shape[0]:.1f} numbers a row in the place of 20, never more than {model.max_active}")
+print(f"{codes.nnz / codes.shape[0]:.1f} active features per row on average, never more than {model.max_active}")
 print(f"variance explained: {explained:.2f}")

@@ -1,4 +1,4 @@
-"""Codes as features of a classifier, with the budget chosen by cross-validation."""
+"""Use codes as features of a classifier, and choose the budget by cross-validation."""
 
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV

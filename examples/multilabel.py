@@ -1,4 +1,4 @@
-"""Labels by name, how many there are, and what a row with given labels looks like."""
+"""Predict labels by name and how many there are, and draw rows with given labels."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ sounds = rng.normal(size=(4, 12))
 
 
 def recordings(n: int) -> tuple[np.ndarray, list[set[str]]]:
-    """Twelve frequency bands of pieces that up to three instruments play in."""
+    """Draw twelve frequency bands of n recordings with up to three instruments each."""
     playing = rng.random((n, 4)) < [0.5, 0.1, 0.4, 0.3]
     playing[playing.sum(axis=1) > 3, 0] = False
     return playing @ sounds + 0.5 * rng.normal(size=(n, 12)), [set(instruments[row].tolist()) for row in playing]
@@ -27,4 +27,4 @@ for row in range(3):
     print(f"expected number: {numbers.mean[row]:.1f}")
 
 flute = model.sample([{"flute"}] * 200, random_state=0).mean(axis=0)
-print(f"bands of a flute alone, drawn against true: correlation {np.corrcoef(flute, sounds[1])[0, 1]:.2f}")
+print(f"drawn and true bands of a flute alone: correlation {np.corrcoef(flute, sounds[1])[0, 1]:.2f}")

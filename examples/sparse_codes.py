@@ -1,4 +1,4 @@
-"""Codes of handwritten digits: fit, encode, decode, and look at one code."""
+"""Fit, encode and decode handwritten digits, and print one code."""
 
 import numpy as np
 from sklearn.metrics import mean_squared_error
@@ -15,5 +15,5 @@ print(f"{codes.shape[0]} codes, at most {codes.sum(axis=1).max()} of {model.max_
 first = codes[[0]]
 print("the first code:", dict(zip(first.indices.tolist(), first.data.tolist(), strict=True)))
 print(f"mean squared error of the decoded digits: {mean_squared_error(test, model.inverse_transform(codes)):.4f}")
-print(f"variance, as an error to beat: {test.var(axis=0).mean():.4f}")
+print(f"mean squared error of the mean digit: {test.var(axis=0).mean():.4f}")
 print(f"discrete bound: {model.score(test):.1f} nats")
