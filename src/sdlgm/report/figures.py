@@ -89,9 +89,10 @@ def sparsity(model: SDLGM, data: Dataset, codes: sp.csr_matrix, drawn: sp.csr_ma
     figure = _new_figure(9, 3)
     left, right = figure.subplots(1, 2)
     values = np.arange(budget + 1)
-    for matrix, name, colour in ((drawn, "sampled codes", BLUE), (codes, "codes from transform", ORANGE)):
+    bars = ((drawn, "sampled codes", BLUE, -0.22), (codes, "codes from transform", ORANGE, 0.22))
+    for matrix, name, colour, offset in bars:
         fraction = np.bincount(_n_active(matrix), minlength=budget + 1) / matrix.shape[0]
-        left.bar(values, fraction, width=0.9, color=colour, alpha=0.6, label=name)
+        left.bar(values + offset, fraction, width=0.44, color=colour, alpha=0.8, label=name)
     left.plot(values, binom.pmf(values, budget, model.gate_prior_), color="black", lw=1, label="binomial prior")
     left.set_ylim(top=1.3 * left.get_ylim()[1])  # space for the legend
     left.axvline(budget, color=GREY, ls="--", lw=1, label="budget")
@@ -261,7 +262,7 @@ def _effect_heatmap(features: list[int], effects: list[np.ndarray], data: Datase
     image = axis.imshow(matrix, cmap=CHANGES, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
     axis.set(ylabel="feature", yticks=range(len(features)))
     _label_columns(axis, data)
-    axis.set_yticklabels([str(feature) for feature in features], fontsize=5)
+    axis.set_yticklabels([str(feature) for feature in features], fontsize=6)
     figure.colorbar(image, ax=axis, label="relative change")
     return figure
 
