@@ -1,4 +1,4 @@
-"""The compiled loops against their definitions: laws, derivatives, accuracy, threads, memory."""
+"""Tests of the kernels: distributions of draws, derivatives, accuracy, threads and memory."""
 
 import tracemalloc
 
@@ -21,7 +21,7 @@ from sdlgm.model.noise import bernoulli, block_keys
 from sdlgm.model.relaxation import _RelaxedCounts, relaxed_counts
 from sdlgm.model.symbols import symbols
 
-ALPHA = 1e-4  # of the goodness-of-fit tests; seeds are fixed, so they fail for wrong code only
+ALPHA = 1e-4  # level of the goodness-of-fit tests, whose seeds are fixed
 TEMPERATURES = [(1.0, 1.0), (0.5, 3.0), (2.0, 0.2), (0.3, 0.1)]
 
 
@@ -74,7 +74,7 @@ def test__block_keys__same_generator__give_fresh_numbers(generator):
     probs = torch.full((30, 50), 0.5)
     first, second = bernoulli(probs, generator), bernoulli(probs, generator)
     assert not torch.equal(first, second)
-    assert not torch.equal(first[:5], first[25:])  # the second block has a key of its own
+    assert not torch.equal(first[:5], first[25:])  # another block has another key
     torch.testing.assert_close(first, bernoulli(probs, torch.Generator().manual_seed(0)))
 
 
@@ -82,7 +82,7 @@ def test__block_keys__same_generator__give_fresh_numbers(generator):
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-def test__relaxed_counts__many_draws__have_the_law_of_the_plain_slots(temperature, generator):
+def test__relaxed_counts__many_draws__have_the_distribution_of_the_plain_slots(temperature, generator):
     distribution = SlotDistribution(torch.tensor([0.4]), torch.tensor([[1.0, 0.0, -1.0]]), 2)
     temperatures = Temperatures(*map(torch.tensor, temperature))
     ours = distribution.relaxed_sample(30_000, temperatures, generator)[:, 0]
@@ -153,13 +153,13 @@ def test__relaxed_counts__memory__is_one_large_array_in_training_and_none_otherw
         assert peak_bytes(SlotDistribution(gate_logit, feature_logits, n_slots)) < 0.3 * one
 
 
-def test__relaxed_counts__temperature_zero__is_no_division_by_it(generator):
+def test__relaxed_counts__temperature_zero__does_not_divide_by_zero(generator):
     zero = torch.tensor(0.0)
     counts = relaxed_counts(*parameters(2, 5, torch.float32), zero, zero, n_slots=3, n_samples=1, generator=generator)
     assert counts.shape == (1, 2, 5)
 
 
-def test__relaxed_counts__not_a_number__stays_one(generator):
+def test__relaxed_counts__nan_logit__gives_nan_counts(generator):
     gate_logit, feature_logits = parameters(2, 5, torch.float32)
     broken = feature_logits.detach().clone()
     broken[1, 2] = torch.nan
@@ -247,7 +247,7 @@ def test__multinomial_modes__any_weights__are_filled_by_the_largest_ratios(weigh
     weights = weights + np.float32(1e-3)
     counts = _kernels.multinomial_modes(weights, n, n_threads=2)
     assert (counts.sum(1) == n).all()
-    # Optimal: no slot can be moved from a symbol to another with a larger ratio (but for rounding).
+    # The mode is optimal if no slot can move to a symbol with a larger ratio. The tolerance is for rounding.
     with np.errstate(divide="ignore"):
         smallest_in = np.where(counts > 0, weights / counts, np.inf).min(1)
     largest_out = (weights / (counts + 1)).max(1)

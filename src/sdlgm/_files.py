@@ -1,25 +1,41 @@
-"""Files that are written whole or not at all."""
+"""Write files atomically: a file is complete, or it is as it was before."""
 
-import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-# The system tells the mask only by setting it; done once, at import, so that no other thread writes meanwhile.
+# The umask can only be read by setting it. Do so at import, before other threads create files.
 _UMASK = os.umask(0)
 os.umask(_UMASK)
 
-
-# Of files that are not whole yet; one that is left behind was being written when its process was killed.
 TEMPORARY = ".sdlgm-"
+"""Prefix of temporary files. A process that is killed while it writes leaves one behind."""
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -> Path:
-    """Let ``write`` fill a temporary file beside ``path``, flush it to disk and rename it into place.
+    """Write a file atomically.
 
-    If anything fails on the way, ``path`` is as it was and the temporary file is gone. The temporary name ends like
-    ``path``, for writers that go by the ending. A symbolic link is followed; a device or pipe is not replaced.
+    The content goes to a temporary file in the same folder, which is flushed to disk and renamed. If anything fails,
+    the temporary file is removed and ``path`` is unchanged. A symbolic link is followed.
+
+    Parameters
+    ----------
+    path : path
+        File to write.
+    write : callable
+        Function that writes the content to the path it is given, which has the suffix of ``path``.
+
+    Returns
+    -------
+    Path
+        The file written, with symbolic links resolved.
+
+    Raises
+    ------
+    OSError
+        If ``path`` is not a regular file, or cannot be written.
+
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
@@ -41,35 +57,31 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -
 
 
 def left_in(folder: Path, *endings: str) -> list[Path]:
-    """What killed processes have left of files with these endings, if nobody is writing to the folder."""
+    """Return the temporary files with these suffixes in a folder.
+
+    If no process is writing to the folder, killed processes have left them.
+    """
     return [path for path in folder.glob(f"{TEMPORARY}*") if path.suffix in endings]
 
 
 def remove_left(folder: Path, *endings: str) -> None:
-    """Remove what is `left_in` a folder that nobody else writes to."""
+    """Remove the temporary files with these suffixes from a folder that no other process writes to."""
     for left in left_in(folder, *endings):
         left.unlink(missing_ok=True)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
+    """Write a text file atomically, in UTF-8."""
     return write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself last, where the system allows a folder to be opened."""
-    with _opened(folder) as handle:
-        if handle is not None:
-            os.fsync(handle)
-
-
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int | None]:
+    """Flush a rename to disk, on systems that can open a folder."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:  # Windows
-        yield None
         return
     try:
-        yield handle
+        os.fsync(handle)
     finally:
         os.close(handle)

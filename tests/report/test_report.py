@@ -1,5 +1,7 @@
 import base64
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import matplotlib.image
@@ -53,7 +55,7 @@ def test__report__collapsed_model_or_few_rows__says_so(pictures, small, tmp_path
     collapsed = SDLGM(**{**small, "max_active": 1}, gate_prior=1e-6, random_state=0).fit(noise)
     write_report(collapsed, Dataset("noise", noise), tmp_path / "collapsed.html")
     notice = figures.code_map(Dataset("noise", noise), collapsed.transform(noise))
-    assert any("nothing to map" in text.get_text() for text in notice.findobj(Text))
+    assert any("fewer than 5 different codes" in text.get_text() for text in notice.findobj(Text))
     single = SDLGM(**{**small, "n_components": 1}, random_state=0).fit(noise)
     write_report(single, Dataset("noise", noise), tmp_path / "single.html")
     write_report(single, Dataset("two rows", noise[:2]), tmp_path / "few.html")
@@ -81,7 +83,7 @@ def test__feature_atlas__effects__are_what_the_feature_changes(fitted, pictures)
     without = codes[[row]].toarray()
     without[0, feature] = 0
     expected = fitted.inverse_transform(codes[[row]]) - fitted.inverse_transform(without)
-    np.testing.assert_allclose(figures._change(fitted, codes[[row]], feature), expected)
+    np.testing.assert_allclose(figures._feature_effect(fitted, codes[[row]], feature), expected)
 
 
 def test__figures__codes_that_are_all_empty__still_draw(fitted, pictures):
@@ -90,6 +92,38 @@ def test__figures__codes_that_are_all_empty__still_draw(fitted, pictures):
     figures.reading_a_code(fitted, pictures, empty)
     figures.feature_atlas(fitted, pictures, empty)
     figures.usage(empty, empty)
+
+
+def test__import__report__leaves_heavy_packages_alone():
+    code = (
+        "import sys, sdlgm.report; print(*sorted({'jinja2', 'matplotlib', 'scipy.stats', 'torch'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == []
+
+
+@pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])
+def test__report__missing_dependency__names_the_command_that_installs_it(missing, tmp_path):
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+from sdlgm import MissingDependencyError
+from sdlgm.report import figures, write_report
+import scipy.sparse as sp
+codes = sp.csr_matrix((2, 3))
+calls = [lambda: write_report(None, None, {str(tmp_path / "report.html")!r})]
+calls += [lambda: figures.usage(codes, codes)] if {missing!r} == "matplotlib" else []
+for call in calls:
+    try:
+        call()
+    except MissingDependencyError as error:
+        print(error)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    messages = result.stdout.splitlines()
+    assert messages
+    assert set(messages) == {f"{missing} is not installed; install it with: pip install 'sdlgm[report]'"}
+    assert not list(tmp_path.iterdir())
 
 
 def test__training_curves__features_in_use__are_drawn_unless_the_file_is_older(fitted):

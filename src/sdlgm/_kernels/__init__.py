@@ -1,45 +1,23 @@
-"""Loops over single numbers, compiled for the processor: noise, draws, modes, subsets, trees, sparse rows.
+"""Compiled loops for the CPU: noise, draws, modes, subsets, trees, sparse rows.
 
-Each exists because the same work as a chain of tensor operations costs several times as much (docs/performance.md says
-how much). Devices other than the CPU take the plain torch version beside every call; only the draws of a chain go
-through the CPU. The functions here take and give numpy arrays; `sdlgm.model` makes tensors with gradients of them.
+Each kernel replaces a chain of tensor operations that takes several times as long; docs/performance.md has the numbers.
+Kernels take and return numpy arrays, and `sdlgm.model` connects them with autograd. Other devices use the torch
+operations next to each call, except that codes of a chain are always drawn on the CPU.
+
+numba takes half a second to import, so the kernels are imported when one of them is first used.
 """
 
-from sdlgm._kernels.chains import ChainCost, chain_cost, chain_gradients, draw_chain, draw_relaxed_chain
-from sdlgm._kernels.draws import draw_binary, draw_counts, draw_one_hot
-from sdlgm._kernels.modes import multinomial_modes, slot_modes
-from sdlgm._kernels.random import n_blocks
-from sdlgm._kernels.relaxed import RelaxedCounts, RelaxedGradients, relaxed_counts, relaxed_gradients
-from sdlgm._kernels.rows import compress, in_unit_interval
-from sdlgm._kernels.subsets import SubsetDivergence, subset_divergence, subset_marginals, subset_modes
-from sdlgm._kernels.symbols import Divergence, divergence, symbol_gradients, symbols
-from sdlgm._kernels.trees import tree_votes
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ChainCost",
-    "Divergence",
-    "RelaxedCounts",
-    "RelaxedGradients",
-    "SubsetDivergence",
-    "chain_cost",
-    "chain_gradients",
-    "compress",
-    "divergence",
-    "draw_binary",
-    "draw_chain",
-    "draw_counts",
-    "draw_one_hot",
-    "draw_relaxed_chain",
-    "in_unit_interval",
-    "multinomial_modes",
-    "n_blocks",
-    "relaxed_counts",
-    "relaxed_gradients",
-    "slot_modes",
-    "subset_divergence",
-    "subset_marginals",
-    "subset_modes",
-    "symbol_gradients",
-    "symbols",
-    "tree_votes",
-]
+if TYPE_CHECKING:
+    from sdlgm._kernels.functions import *  # noqa: F403
+else:
+
+    def __getattr__(name: str) -> object:
+        if not name.startswith("_"):
+            functions = import_module("sdlgm._kernels.functions")
+            if name in functions.__all__:
+                globals().update({kernel: getattr(functions, kernel) for kernel in functions.__all__})
+                return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,6 @@
-"""Subsets in which each feature looks at those before it: sequential draws, and the way back through them.
+"""Kernels of the chain posterior, in which each feature depends on the features before it.
 
-``coupling[k, j]`` is what the presence of feature k adds to the logit of a later feature j > k; the rest of the matrix
-is not read.
+``coupling[k, j]`` is added to the logit of feature j > k if feature k is present. Only the upper triangle is read.
 """
 
 import math
@@ -23,7 +22,7 @@ def _draw(logits, coupling, noise, budget, counts):
         n_present = 0
         for k in range(n_features):
             counts[row, k] = real(0)
-            # noise < sigmoid(logit), without a division by an infinite exponential
+            # noise < sigmoid(logit), written without a division by an exponential that may be infinite.
             if n_present < budget and noise[row, k] * (real(1) + real(math.exp(-current[k]))) < real(1):
                 counts[row, k] = real(1)
                 n_present += 1
@@ -64,7 +63,7 @@ def _backward(coupling, slopes, gradient, to_logits):
 
 
 @compiled
-def _cost(logits, counts, charges, log_places, cost, to_logits, to_counts, presence):
+def _cost(logits, counts, prior_logits, log_places, cost, to_logits, to_counts, presence):
     real = logits.dtype.type
     one = real(1)
     n_rows, n_features = logits.shape
@@ -72,25 +71,25 @@ def _cost(logits, counts, charges, log_places, cost, to_logits, to_counts, prese
     ln2, inverse_ln2 = real(math.log(2)), real(1 / math.log(2))
     probs, softplus = np.empty(n_features, logits.dtype), np.empty(n_features, logits.dtype)
     for row in range(n_rows):
-        for k in range(n_features):  # apart from the rest, so that several go at a time
+        for k in range(n_features):  # a loop of its own, so that it is vectorised
             logit = logits[row, k]
-            weight = exp2(-abs(logit) * inverse_ln2)  # of the less probable choice
+            weight = exp2(-abs(logit) * inverse_ln2)  # odds of the less probable value
             probs[k] = (one if logit >= real(0) else weight) / (one + weight)
             softplus[k] = max(logit, real(0)) + ln2 * log2(one + weight)
         before, total = 0, real(0)
         for k in range(n_features):
             if before < budget:
                 prob = probs[k]
-                charge = logits[row, k] - charges[k] - log_places[before]
-                total += prob * charge - softplus[k]
-                to_logits[row, k] = prob * (one - prob) * charge
+                difference = logits[row, k] - prior_logits[k] - log_places[before]
+                total += prob * difference - softplus[k]
+                to_logits[row, k] = prob * (one - prob) * difference
                 to_counts[row, k] = prob / real(budget - before)
                 presence[row, k] = prob
             else:
                 to_logits[row, k] = to_counts[row, k] = presence[row, k] = real(0)
             before += int(counts[row, k])
         cost[row] = total
-        # A feature that is present takes one place from all later ones.
+        # A present feature takes one place from each later feature.
         later = real(0)
         for step in range(n_features):
             k = n_features - 1 - step
@@ -101,29 +100,63 @@ def _cost(logits, counts, charges, log_places, cost, to_logits, to_counts, prese
 
 @dataclass(frozen=True)
 class ChainCost:
-    """What codes cost, and its derivatives given the conditional logits."""
+    """Cost of R codes and its derivatives."""
 
     cost: np.ndarray
+    """(R,)."""
     logits: np.ndarray
+    """(R, K): d cost / d logits."""
     counts: np.ndarray
-    """Only by the places that a feature takes from later ones."""
+    """(R, K): d cost / d counts through the number of places left, with fixed logits."""
     presence: np.ndarray
-    """Minus the derivatives by the charges."""
+    """(R, K): -d cost / d prior_logits."""
 
 
-def chain_cost(logits: np.ndarray, counts: np.ndarray, charges: np.ndarray, budget: int) -> ChainCost:
-    """Sum over the features asked of p (logit - charge - log(places left)) - softplus(logit), p = sigmoid(logit).
+def chain_cost(logits: np.ndarray, counts: np.ndarray, prior_logits: np.ndarray, budget: int) -> ChainCost:
+    """Return the divergence of the chain from the prior, given drawn codes, and its derivatives.
 
-    ``logits`` are those of each feature given the ``counts`` before it.
+        cost = sum_k p_k (logit_k - prior_logit_k - log(places left)) - softplus(logit_k),   p_k = sigmoid(logit_k)
+
+    The sum is over the features k before which fewer than ``budget`` features are present.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (R, K)
+        Logit of each feature given the features before it.
+    counts : ndarray of shape (R, K)
+        Drawn codes, 0 or 1.
+    prior_logits : ndarray of shape (K,)
+        Logit of each feature under the prior.
+    budget : int
+        Largest number of features of a code.
+
     """
     log_places = np.log(np.arange(budget, 0, -1)).astype(logits.dtype)
     result = ChainCost(np.empty_like(logits[:, 0]), *(np.empty_like(logits) for _ in range(3)))
-    _cost(logits, counts, charges, log_places, *vars(result).values())
+    _cost(logits, counts, prior_logits, log_places, result.cost, result.logits, result.counts, result.presence)
     return result
 
 
 def draw_chain(logits: np.ndarray, coupling: np.ndarray, noise: np.ndarray, budget: int) -> np.ndarray:
-    """Zeros and ones, feature after feature, from uniform noise; no more ones than the budget."""
+    """Draw codes feature by feature, with at most ``budget`` features each.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (R, K)
+        Logit of each feature if no feature before it is present.
+    coupling : ndarray of shape (K, K)
+        Effect of a present feature on the logits of later features.
+    noise : ndarray of shape (R, K)
+        Uniform noise.
+    budget : int
+        Largest number of features of a code.
+
+    Returns
+    -------
+    ndarray of shape (R, K)
+        Zeros and ones.
+
+    """
     counts = np.empty_like(logits)
     _draw(logits, coupling, noise, budget, counts)
     return counts
@@ -132,14 +165,23 @@ def draw_chain(logits: np.ndarray, coupling: np.ndarray, noise: np.ndarray, budg
 def draw_relaxed_chain(
     logits: np.ndarray, coupling: np.ndarray, noise: np.ndarray, temperature: float, budget: int
 ) -> np.ndarray:
-    """The same with sigmoid((logit + logistic noise) / temperature) in the place of a draw."""
+    """Draw relaxed codes feature by feature.
+
+    A feature is sigmoid((logit + noise) / temperature), with logistic ``noise``, but at most the part of the budget
+    that the features before it have left. The other arguments are those of `draw_chain`.
+    """
     counts = np.empty_like(logits)
     _draw_relaxed(logits, coupling, noise, logits.dtype.type(temperature), logits.dtype.type(budget), counts)
     return counts
 
 
 def chain_gradients(coupling: np.ndarray, slopes: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """From the gradient of the counts to that of the logits, if d counts = ``slopes`` * d logits for each feature."""
+    """Return the gradient of the logits from the gradient g of the counts, both of shape (R, K).
+
+        d_k = slope_k (g_k + sum_{j > k} coupling_kj d_j),   k = K .. 1
+
+    ``slopes`` has the derivative of each feature with respect to its own logit.
+    """
     to_logits = np.empty_like(gradient)
     _backward(coupling, slopes, gradient, to_logits)
     return to_logits

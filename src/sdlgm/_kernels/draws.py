@@ -1,4 +1,4 @@
-"""Hard draws: zeros and ones, counts, and single symbols."""
+"""Draw Bernoulli variables, multinomial counts and one-hot symbols."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def _draw_counts(keys, first, last, probs, n_slots, counts):
                 edges[symbol] = total
             for slot in range(n_slots):
                 threshold = (next_bits(state, slot) + 0.5) * 2.0**-32 * total
-                # Bisection without a branch that the processor would have to guess.
+                # Bisection without branches, which the processor would mispredict.
                 symbol, size = 0, n_symbols
                 while size > 1:
                     half = size >> 1
@@ -50,27 +50,44 @@ def _draw_one_hot(probs, noise, out):
         for symbol in range(n_symbols):
             out[row, symbol] = 0
             total += given[symbol]
-        # The first symbol whose cumulative probability is above the threshold: never one of probability zero.
+        # Take the first symbol whose cumulative probability is above the threshold. Its probability is not zero.
         threshold, cumulative, drawn = noise[row] * total, 0.0, n_symbols - 1
         for symbol in range(n_symbols):
             cumulative += given[symbol]
             if cumulative > threshold:
                 drawn = symbol
                 break
-        while given[drawn] == 0 and drawn > 0:  # rounding kept the sum below the threshold
+        while given[drawn] == 0 and drawn > 0:  # the sum stayed below the threshold by rounding
             drawn -= 1
         out[row, drawn] = 1
 
 
 def draw_binary(keys: np.ndarray, probs: np.ndarray) -> np.ndarray:
-    """Zeros and ones with the given probabilities of a one, in their precision."""
+    """Draw zeros and ones with the probabilities ``probs`` of a one, in the same precision and shape, (R, columns)."""
     out = np.empty_like(probs)
     _draw_binary(keys, 0, n_blocks(len(probs)), probs, out)
     return out
 
 
 def draw_counts(keys: np.ndarray, probs: np.ndarray, *, n_slots: int, n_samples: int) -> np.ndarray:
-    """``n_samples`` multinomial counts from each row of probabilities, which need not add up to one exactly."""
+    """Draw multinomial counts.
+
+    Parameters
+    ----------
+    keys : ndarray of shape (n_blocks, 2)
+        Seeds, see `sdlgm._kernels.random`.
+    probs : ndarray of shape (R, W)
+        Probabilities of the symbols. They are normalised here.
+    n_slots : int
+        Number of draws behind each count vector.
+    n_samples : int
+        Number of count vectors for each row of ``probs``.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, R, W)
+
+    """
     counts = np.empty((n_samples, *probs.shape), probs.dtype)
     flat = counts.reshape(-1, probs.shape[1])
     _draw_counts(keys, 0, n_blocks(len(flat)), probs, n_slots, flat)
@@ -78,7 +95,7 @@ def draw_counts(keys: np.ndarray, probs: np.ndarray, *, n_slots: int, n_samples:
 
 
 def draw_one_hot(probs: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """One-hot symbols, (S, *batch, W), from probabilities, (*batch, W), and uniform noise, (S, *batch, 1)."""
+    """Draw one-hot symbols (S, *batch, W) with probabilities (*batch, W) from uniform noise (S, *batch, 1)."""
     out = np.empty((*noise.shape[:-1], probs.shape[-1]), probs.dtype)
     _draw_one_hot(probs.reshape(-1, probs.shape[-1]), noise.reshape(-1), out.reshape(-1, probs.shape[-1]))
     return out

@@ -1,18 +1,20 @@
-"""The most probable counts."""
+"""Find the most probable counts."""
 
 import math
 
 import numpy as np
 
 from sdlgm._kernels.arithmetic import softmax_weights
-from sdlgm._kernels.compiler import compiled, in_parts
+from sdlgm._kernels.compiler import compiled
+from sdlgm._kernels.threads import run_in_threads
 
-# Steps of the search after which the rest is filled one slot at a time.
-_STEPS = 12
+# Steps of the search for the threshold. The slots that it leaves are then filled one at a time.
+_MAX_STEPS = 12
 
 
 @compiled
 def _n_filled(weight, scale):
+    """Return the number of slots that the quotients weight / 1, weight / 2, .. of at least 1 / scale fill."""
     n = np.int32(0)
     for symbol in range(len(weight)):
         n += np.int32(weight[symbol] * scale)
@@ -21,7 +23,7 @@ def _n_filled(weight, scale):
 
 @compiled
 def _mode(weight, n, ratio, count):
-    """Fill ``count`` with the mode of one row. False if its weights are not finite or none is positive."""
+    """Fill ``count`` with the mode of one row. Return False if a weight is not finite or none is positive."""
     n_symbols = len(weight)
     total = 0.0
     for symbol in range(n_symbols):
@@ -30,13 +32,13 @@ def _mode(weight, n, ratio, count):
         return False
     low, high = weight.dtype.type(n / total), weight.dtype.type((n + n_symbols) / total)
     at_low, at_high = _n_filled(weight, low), _n_filled(weight, high)
-    while at_low > n:  # rounding
+    while at_low > n:  # by rounding
         low *= weight.dtype.type(1 - 1e-6)
         at_low = _n_filled(weight, low)
-    for step in range(_STEPS):
+    for step in range(_MAX_STEPS):
         if at_low == n or at_high <= at_low:
             break
-        # Where a straight line would meet n, and every other time the middle, in case that it creeps.
+        # Alternate between regula falsi and bisection, since regula falsi alone may converge slowly.
         part = (n + 0.5 - at_low) / (at_high - at_low) if step % 2 == 0 else 0.5
         between = weight.dtype.type(low + part * (high - low))
         n_filled = _n_filled(weight, between)
@@ -87,26 +89,56 @@ def _slot_modes(first, last, gate_logit, feature_logits, n, counts):
 
 
 def multinomial_modes(weights: np.ndarray, n: int, *, n_threads: int) -> np.ndarray:
-    """The most probable counts of n draws for each row of weights, which need not add up to one.
+    """Return the most probable counts of n draws for each row of weights.
 
-    log-probability is a sum of concave functions of the single counts, so filling the slots one at a time, each with
-    the symbol whose ratio weight / (count + 1) is largest, is exact (Finucan, Biometrika 1964). These are the n largest
-    of the quotients weight / 1, weight / 2, ...: a threshold that lets no more than n through is found by regula falsi,
-    and only what is left is filled one at a time. Among equals the first symbol wins.
+    The log-probability is a sum of concave functions of the counts. The mode is therefore found by filling the slots
+    one at a time, each with the symbol whose ratio weight / (count + 1) is largest (Finucan, "The mode of a multinomial
+    distribution", Biometrika 1964). This takes the n largest of the quotients weight / 1, weight / 2, .. of all
+    symbols. Regula falsi finds a threshold that at most n quotients pass, and the slots left are filled one at a time.
+    Ties go to the first symbol.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (R, W)
+        Probabilities up to a factor for each row.
+    n : int
+        Number of draws.
+    n_threads : int
+        Number of threads.
+
+    Returns
+    -------
+    ndarray of shape (R, W)
+
+    Raises
+    ------
+    ValueError
+        If a weight is not finite or all weights of a row are zero.
+
     """
     counts = np.empty(weights.shape, np.int32)
-    _check_all(in_parts(len(weights), n_threads, lambda *part: _multinomial_modes(*part, weights, n, counts)))
+
+    def work(first: int, last: int) -> bool:
+        return _multinomial_modes(first, last, weights, n, counts)
+
+    _check_finite(run_in_threads(len(weights), n_threads, work))
     return counts
 
 
 def slot_modes(gate_logit: np.ndarray, feature_logits: np.ndarray, n_slots: int, *, n_threads: int) -> np.ndarray:
-    """`multinomial_modes` of the symbols of slots, without "off", from their logits."""
+    """Return the counts of the features in the most probable code of slots, of shape (R, K).
+
+    They are the `multinomial_modes` of the K + 1 symbols of a slot, without the symbol "off".
+    """
     counts = np.empty(feature_logits.shape, np.int32)
-    work = lambda *part: _slot_modes(*part, gate_logit, feature_logits, n_slots, counts)  # noqa: E731
-    _check_all(in_parts(len(counts), n_threads, work))
+
+    def work(first: int, last: int) -> bool:
+        return _slot_modes(first, last, gate_logit, feature_logits, n_slots, counts)
+
+    _check_finite(run_in_threads(len(counts), n_threads, work))
     return counts
 
 
-def _check_all(finite: list[bool]) -> None:
+def _check_finite(finite: list[bool]) -> None:
     if not all(finite):
         raise ValueError("the probabilities of the slots are not finite")

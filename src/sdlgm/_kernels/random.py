@@ -1,8 +1,7 @@
-"""Random bits that the compiler can make eight at a time.
+"""Random bits from xoshiro128+ (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021).
 
-They come from xoshiro128+ (Blackman and Vigna, 2021), one generator for each column so that neighbouring columns go
-into one vector register. Rows are worked on in blocks of `BLOCK`, each seeded by a key of its own: the result depends
-on the keys alone, not on the number of threads.
+Each column has a generator of its own, so that the compiler vectorises over columns. Each block of `BLOCK` rows has a
+key of its own that seeds the generators, so that the result does not depend on the number of threads.
 """
 
 import numpy as np
@@ -10,19 +9,19 @@ import numpy as np
 from sdlgm._kernels.compiler import compiled, inlined
 
 BLOCK = 25
-"""Rows that share a key."""
+"""Number of rows that share a key."""
 
 _u4, _u8, _f4 = np.uint32, np.uint64, np.float32
 
 
 def n_blocks(n_rows: int) -> int:
-    """How many keys that many rows need."""
+    """Return the number of keys for ``n_rows`` rows."""
     return -(-n_rows // BLOCK)
 
 
 @compiled
 def seed(key, state):
-    """Fill the four words of each column by splitmix64 (Steele, Lea and Flood, 2014), as its authors advise."""
+    """Seed the generators by splitmix64 (Steele, Lea and Flood, 2014), as the authors of xoshiro recommend."""
     x = _u8(key)
     for column in range(state.shape[1]):
         for half in range(2):
@@ -36,7 +35,7 @@ def seed(key, state):
 
 @inlined
 def next_bits(state, column):
-    """Thirty-two random bits; the upper ones are the good ones."""
+    """Return 32 random bits. The lowest bits are of lower quality."""
     a, b, c, d = state[0, column], state[1, column], state[2, column], state[3, column]
     bits = _u4(a + d)
     shifted = _u4(b << _u4(9))
@@ -51,8 +50,8 @@ def next_bits(state, column):
 
 @inlined
 def uniform(bits):
-    """A number in (0, 1), never one of its ends: (k + 1/2) / 2**23, exact in single precision.
+    """Return (k + 1/2) / 2**23 in the open interval (0, 1), where k are the upper 23 bits.
 
-    The bits become the fraction of a number in [1, 2).
+    The bits become the fraction of a number in [1, 2), and the result is exact in single precision.
     """
     return _u4(_u4(bits >> _u4(9)) | _u4(0x3F800000)).view(_f4) - _f4(1 - 2.0**-24)

@@ -1,23 +1,26 @@
-"""Relaxed counts: forward with all noise made on the way, backward from the slots that were kept."""
+"""Gumbel-Softmax relaxation of slots: relaxed counts and their gradients.
+
+A kernel draws the noise where it uses it, and keeps of each slot what the backward pass needs.
+"""
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from sdlgm._kernels.arithmetic import exp2, log2
-from sdlgm._kernels.compiler import compiled, in_parts
+from sdlgm._kernels.compiler import compiled
 from sdlgm._kernels.random import BLOCK, n_blocks, next_bits, seed, uniform
+from sdlgm._kernels.threads import run_in_threads
 
-# Up to this inverse temperature no number of a slot leaves the range of single precision, so that its largest need
-# not be subtracted first: log2 of a probability is at most 0 and log2 noise is between -4.6 and 23.5.
+# Up to this inverse temperature the exponentials stay within single precision without subtraction of the largest logit:
+# log2 of a probability is at most 0, and log2 of the noise is between -4.6 and 23.5.
 _SAFE_INVERSE = 4.0
 
 
 @compiled
 def _log2_softmax(logits, factor, out):
-    """Log-probabilities of base 2, times a factor."""
+    """Fill ``out`` with factor * log2(softmax(logits))."""
     real = logits.dtype.type
     inverse_ln2 = real(1 / math.log(2))
     for row in range(len(logits)):
@@ -38,7 +41,7 @@ def _log2_softmax(logits, factor, out):
 def _relax_gates(state, gate_logit, inverse_temperature, logits, gates):
     real = gates.dtype.type
     ln2, one = real(math.log(2)), real(1)
-    for slot in range(len(gates)):  # the difference of two Gumbels is logistic
+    for slot in range(len(gates)):  # the difference of two Gumbel variables is logistic
         u = real(uniform(next_bits(state, slot)))
         logits[slot] = (gate_logit + ln2 * (log2(u) - log2(one - u))) * inverse_temperature
     for slot in range(len(gates)):
@@ -62,7 +65,7 @@ def _relax(
     sums,
     means,
 ):
-    """Rows of the blocks from ``first`` to ``last``; see `relaxed_counts` for what is filled."""
+    """Draw the rows of the blocks ``first`` to ``last``. `RelaxedCounts` describes the results."""
     real = gates.dtype.type
     zero, one = real(0), real(1)
     n_rows, n_slots = gates.shape
@@ -81,7 +84,7 @@ def _relax(
                 count[k] = zero
                 sum_[k] = zero
             for slot in range(n_slots):
-                # One short loop for each step: with long ones the processor waits for its own results.
+                # One short loop for each step. In a longer loop the processor waits for its own results.
                 for k in range(n_features):
                     noise[k] = real(uniform(next_bits(state, k)))
                 for k in range(n_features):
@@ -129,7 +132,7 @@ def _relax_backward(
     to_gate_temperature,
     to_feature_temperature,
 ):
-    """Observations ``first`` to ``last``; see `relaxed_gradients`."""
+    """Compute the gradients of the observations ``first`` to ``last``. `RelaxedGradients` describes the results."""
     real = slots.dtype.type
     n_given, n_features = to_features.shape
     n_rows, n_slots = gates.shape
@@ -162,24 +165,27 @@ def _relax_backward(
 
 @dataclass(frozen=True)
 class RelaxedCounts:
-    """A relaxed draw of R rows and what its gradient needs; ``slots`` is the one large array."""
+    """Relaxed counts of R rows, and the intermediate results that their gradient needs."""
 
     counts: np.ndarray
-    """(R, K): the sum over the slots of gate times feature."""
+    """(R, K): sum over the slots of gate * feature."""
     gates: np.ndarray
-    """(R, L0)."""
+    """(R, L0): relaxed gates."""
     gate_logits: np.ndarray
-    """(R, L0): log-odds of the gates."""
+    """(R, L0): logits of the relaxed gates."""
     slots: np.ndarray
-    """(R, L0, K): the features of each slot; (0, L0, K) if they were not to be kept."""
+    """(R, L0, K): relaxed features of each slot, or (0, L0, K) without ``keep``. By far the largest array."""
     sums: np.ndarray
-    """(R, K): the sum over the slots of gate times feature times its perturbed logit, of base 2."""
+    """(R, K): sum over the slots of gate * feature * perturbed logit, in base 2."""
     means: np.ndarray
-    """(R, L0): the mean of those logits under the features of the slot."""
+    """(R, L0): mean of the perturbed logits under the relaxed features of the slot, in base 2."""
 
 
-def _inverse(temperature: float, real: type[np.floating[Any]]) -> np.floating[Any]:
-    """Finite, also for a temperature that has underflowed: the counts are then not numbers, which training notices."""
+def _inverse(temperature: float, real: type[np.floating]) -> np.floating:
+    """Return 1 / temperature, and a finite number if the temperature is zero.
+
+    The counts then become NaN, which training detects.
+    """
     return real(1 / max(temperature, float(np.finfo(np.float32).tiny)))
 
 
@@ -195,7 +201,33 @@ def relaxed_counts(
     keep: bool,
     n_threads: int,
 ) -> RelaxedCounts:
-    """Draw ``n_samples`` relaxed counts from each row of parameters; all samples of the first kind come first."""
+    """Draw relaxed counts from each of B rows of parameters.
+
+    Parameters
+    ----------
+    keys : ndarray of shape (n_blocks, 2)
+        Seeds, see `sdlgm._kernels.random`.
+    gate_logit : ndarray of shape (B,)
+        Logit of the gates.
+    feature_logits : ndarray of shape (B, K)
+        Logits of the features.
+    n_slots : int
+        Number of slots L0.
+    n_samples : int
+        Number of draws S from each row. Row r of the result is draw r // B from row r % B.
+    gate_temperature, feature_temperature : float
+        Temperatures of the relaxation.
+    keep : bool
+        Whether to keep the slots, which `relaxed_gradients` needs.
+    n_threads : int
+        Number of threads. The result does not depend on it.
+
+    Returns
+    -------
+    RelaxedCounts
+        Arrays of R = S * B rows.
+
+    """
     real = feature_logits.dtype.type
     n_given, n_features = feature_logits.shape
     n_rows = n_samples * n_given
@@ -214,13 +246,13 @@ def relaxed_counts(
     def work(first: int, last: int) -> None:
         _relax(keys, first, last, gate_logit, scaled_logits, *inverses, *vars(draw).values())
 
-    in_parts(n_blocks(n_rows), n_threads, work)
+    run_in_threads(n_blocks(n_rows), n_threads, work)
     return draw
 
 
 @dataclass(frozen=True)
 class RelaxedGradients:
-    """Gradients for each of the B rows of parameters, summed over their samples."""
+    """Gradients for each of B rows of parameters, summed over the draws from the row."""
 
     gate_logit: np.ndarray
     """(B,)."""
@@ -241,7 +273,7 @@ def relaxed_gradients(
     feature_temperature: float,
     n_threads: int,
 ) -> RelaxedGradients:
-    """From the gradient of the counts to that of the parameters that they were drawn from."""
+    """Return the gradients of logits and temperatures from the ``gradient`` of the counts, of shape (R, K)."""
     real, n_given = gradient.dtype.type, len(gradient) // n_samples
     result = RelaxedGradients(
         np.empty(n_given, real),
@@ -254,5 +286,5 @@ def relaxed_gradients(
     def work(first: int, last: int) -> None:
         _relax_backward(first, last, gradient, *inverses, *vars(draw).values(), *vars(result).values())
 
-    in_parts(n_given, n_threads, work)
+    run_in_threads(n_given, n_threads, work)
     return result

@@ -1,4 +1,4 @@
-"""Rows that come in and go out: are all values in range, and which are not zero."""
+"""Check the range of input rows, and compress codes to sparse rows."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def _all_between(values, low, high):
 
 
 def in_unit_interval(values: np.ndarray) -> bool:
-    """Whether all values are in [0, 1], in one pass."""
+    """Return whether all values are in [0, 1]. A NaN is not."""
     return bool(_all_between(np.ravel(values, order="K"), values.dtype.type(0), values.dtype.type(1)))
 
 
@@ -39,7 +39,7 @@ def _compress(dense, indices, values):
 
 
 def compress(dense: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values, column indices and the number of non-zeros of each row: a CSR matrix in the making."""
+    """Return the non-zero values of a matrix, their column indices, and the number of non-zeros of each row."""
     n_nonzero = np.empty(len(dense), np.int64)
     _n_nonzero(dense, n_nonzero)
     n = int(n_nonzero.sum())

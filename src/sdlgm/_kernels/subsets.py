@@ -1,7 +1,7 @@
-"""Subsets of K features that are asked one after the other, until as many are present as the budget allows.
+"""Kernels of the subset posterior: K independent features, truncated after as many present ones as the budget allows.
 
-The number of features present before feature k is a Markov chain; sums over all subsets are sums over its states, from
-the first feature to the last ("before") or from the last to the first ("rest").
+The number of features present before feature k is a Markov chain. Sums over all subsets are computed by dynamic
+programming over its states, forward from the first feature (``before``) or backward from the last (``rest``).
 """
 
 import math
@@ -15,7 +15,10 @@ from sdlgm._kernels.compiler import compiled
 
 @compiled
 def _before(probs, budget, before):
-    """``before[k, m]``: the probability that m features are present before feature k; the last row, after all."""
+    """Fill ``before[k, m]`` with the probability that m features are present before feature k.
+
+    The last row, k = K, is the distribution of the number of features of the subset.
+    """
     real = probs.dtype.type
     for m in range(budget + 1):
         before[0, m] = real(0)
@@ -50,17 +53,17 @@ def _divergence(logits, cost, closing, kl, to_logits, presence):
         for step in range(n_features):
             k = n_features - 1 - step
             logit, prob, here = logits[row, k], probs[k], before[k]
-            # What asking costs by itself, p log p + (1 - p) log(1 - p), and what a present feature costs.
-            asking = prob * logit - real(softplus(logit))
-            difference, asked, after = real(0), real(0), rest[1:]
+            # The expected cost of feature k is p log p + (1 - p) log(1 - p) + p cost_k.
+            neg_entropy = prob * logit - real(softplus(logit))
+            difference, reached, after = real(0), real(0), rest[1:]
             for m in range(budget):
-                asked += here[m]
+                reached += here[m]
                 difference += here[m] * (after[m] - rest[m])
-            to_logits[row, k] = prob * (one - prob) * (difference + asked * (logit + cost[k]))
-            presence[row, k] = asked * prob
-            charge = asking + prob * cost[k]
+            to_logits[row, k] = prob * (one - prob) * (difference + reached * (logit + cost[k]))
+            presence[row, k] = reached * prob
+            expected = neg_entropy + prob * cost[k]
             for m in range(budget):
-                rest[m] = charge + prob * after[m] + (one - prob) * rest[m]
+                rest[m] = expected + prob * after[m] + (one - prob) * rest[m]
         kl[row] = rest[0]
 
 
@@ -78,11 +81,11 @@ def _marginals(logits, n_present, presence, entropy):
         _before(probs, budget, before)
         total = real(0)
         for k in range(n_features):
-            asked = real(0)
+            reached = real(0)
             for m in range(budget):
-                asked += before[k, m]
-            presence[row, k] = asked * probs[k]
-            total += asked * (real(softplus(logits[row, k])) - probs[k] * logits[row, k])
+                reached += before[k, m]
+            presence[row, k] = reached * probs[k]
+            total += reached * (real(softplus(logits[row, k])) - probs[k] * logits[row, k])
         entropy[row] = total
         for m in range(budget + 1):
             n_present[row, m] = before[n_features, m]
@@ -112,20 +115,28 @@ def _modes(logits, budget, counts):
 
 @dataclass(frozen=True)
 class SubsetDivergence:
-    """KL of each of the R rows, its derivatives, and the probability of each feature."""
+    """KL of each of R rows and its derivatives."""
 
     kl: np.ndarray
     """(R,)."""
     logits: np.ndarray
     """(R, K): d kl / d logits."""
     presence: np.ndarray
-    """(R, K): the probability that a feature is present, which is d kl / d cost."""
+    """(R, K): probability that a feature is present, equal to d kl / d cost."""
 
 
 def subset_divergence(logits: np.ndarray, cost: np.ndarray, closing: np.ndarray) -> SubsetDivergence:
-    """E[log q(subset) + the sum of ``cost`` over the features present + ``closing`` of their number].
+    """Return E_q[log q(n) + sum_k n_k cost_k + closing_N], N = sum_k n_k, and its derivatives.
 
-    ``closing`` has an entry for each number that the budget allows, from zero on.
+    Parameters
+    ----------
+    logits : ndarray of shape (R, K)
+        Logit of each feature, if fewer features than the budget are present before it.
+    cost : ndarray of shape (K,)
+        Cost of each present feature.
+    closing : ndarray of shape (budget + 1,)
+        Cost of each number of features.
+
     """
     result = SubsetDivergence(np.empty(len(logits), logits.dtype), np.empty_like(logits), np.empty_like(logits))
     _divergence(logits, cost, closing, result.kl, result.logits, result.presence)
@@ -133,7 +144,25 @@ def subset_divergence(logits: np.ndarray, cost: np.ndarray, closing: np.ndarray)
 
 
 def subset_marginals(logits: np.ndarray, budget: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distribution of the number of features present, presence of each feature, and entropy of the subset."""
+    """Return the marginals of subsets.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (R, K)
+        Logit of each feature, if fewer features than the budget are present before it.
+    budget : int
+        Largest number of features of a subset.
+
+    Returns
+    -------
+    n_present : ndarray of shape (R, budget + 1)
+        Distribution of the number of features.
+    presence : ndarray of shape (R, K)
+        Probability that each feature is present.
+    entropy : ndarray of shape (R,)
+        Entropy of the subset, in nats.
+
+    """
     n_rows = len(logits)
     n_present, presence = np.empty((n_rows, budget + 1), logits.dtype), np.empty_like(logits)
     entropy = np.empty(n_rows, logits.dtype)
@@ -142,7 +171,7 @@ def subset_marginals(logits: np.ndarray, budget: int) -> tuple[np.ndarray, np.nd
 
 
 def subset_modes(logits: np.ndarray, budget: int) -> np.ndarray:
-    """The most probable subset of each row, as counts of 0 and 1."""
+    """Return the most probable subset of each row as zeros and ones, of shape (R, K)."""
     counts = np.empty(logits.shape, np.int64)
     _modes(logits, budget, counts)
     return counts

@@ -1,4 +1,4 @@
-"""Votes of trees: the mean of the targets of the training rows that share a leaf with a row."""
+"""Predict with an ensemble of trees that keeps the training rows of each leaf."""
 
 import numpy as np
 
@@ -12,13 +12,13 @@ def _votes(rows, roots, feature, threshold, left, right, first, last, order, tar
         for tree in range(n_trees):
             node = roots[tree]
             while left[node] >= 0:
-                # A value in single precision against a threshold in double precision, as scikit-learn compares them.
+                # The value has single and the threshold double precision, as in scikit-learn.
                 node = left[node] if rows[row, feature[node]] <= threshold[node] else right[node]
             share = 1.0 / ((last[node] - first[node]) * n_trees)
             for place in range(first[node], last[node]):
-                of_row = targets[order[place]]
-                for k in range(len(of_row)):
-                    votes[row, k] += share * of_row[k]
+                target = targets[order[place]]
+                for k in range(len(target)):
+                    votes[row, k] += share * target[k]
 
 
 def tree_votes(
@@ -33,10 +33,29 @@ def tree_votes(
     order: np.ndarray,
     targets: np.ndarray,
 ) -> np.ndarray:
-    """The mean over trees of the mean target of a row's leaf, (rows, columns of ``targets``).
+    """Return the mean over trees of the mean target of the training rows in a row's leaf.
 
-    Nodes of all trees are numbered through, and ``roots`` says where each tree begins; ``left`` is -1 for a leaf. The
-    training rows of a leaf are ``order[first:last]``.
+    Parameters
+    ----------
+    rows : ndarray of shape (R, D)
+        Rows to predict, in single precision.
+    roots : ndarray of shape (n_trees,)
+        Number of the root of each tree. The nodes of all trees are numbered consecutively.
+    feature, threshold : ndarray of shape (n_nodes,)
+        A row goes left at a node if its value of ``feature`` is at most ``threshold``.
+    left, right : ndarray of shape (n_nodes,)
+        Children of each node. ``left`` is -1 for a leaf.
+    first, last : ndarray of shape (n_nodes,)
+        The training rows of a leaf are ``order[first:last]``.
+    order : ndarray
+        Training rows, sorted by tree and leaf.
+    targets : ndarray of shape (n_training_rows, n_targets)
+        Targets of the training rows.
+
+    Returns
+    -------
+    ndarray of shape (R, n_targets)
+
     """
     votes = np.zeros((len(rows), targets.shape[1]))
     _votes(rows, roots, feature, threshold, left, right, first, last, order, targets, votes)

@@ -1,4 +1,4 @@
-"""Pictures of a fitted model, and the report that holds them."""
+"""HTML report on a fitted model, and the figures in it. Needs the extra ``report``."""
 
 from sdlgm.report.html import write_report
 

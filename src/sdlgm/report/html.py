@@ -1,4 +1,6 @@
-"""One HTML file with the numbers and pictures of a fitted model; it needs no network."""
+"""Write one self-contained HTML file with the numbers and figures of a fitted model."""
+
+from __future__ import annotations
 
 import base64
 import io
@@ -7,14 +9,18 @@ import os
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from sdlgm import __version__
 from sdlgm._files import write_text
+from sdlgm._optional import optional_import
 from sdlgm.data import Dataset
 from sdlgm.report import figures
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from sdlgm import SDLGM
 
 
 @dataclass(frozen=True)
@@ -25,12 +31,35 @@ class _Section:
     """PNG in base64."""
 
 
-def write_report(model: Any, data: Dataset, path: str | os.PathLike[str], *, random_state: int = 0) -> Path:
-    """Write the report of a fitted `SDLGM` on some data, whole or not at all."""
-    from jinja2 import Environment, select_autoescape
+def write_report(model: SDLGM, data: Dataset, path: str | os.PathLike[str], *, random_state: int = 0) -> Path:
+    """Write a report on a fitted model.
 
+    Parameters
+    ----------
+    model : SDLGM
+        Fitted model.
+    data : Dataset
+        Observations to report on. With ``image_shape``, they are shown as images.
+    path : path
+        HTML file to write. It is replaced only once the report is complete.
+    random_state : int
+        Seed of the sampled codes and of t-SNE.
+
+    Returns
+    -------
+    Path
+        The file written.
+
+    Raises
+    ------
+    MissingDependencyError
+        If matplotlib or jinja2 is not installed.
+
+    """
+    jinja2 = optional_import("jinja2", "report")
+    optional_import("matplotlib", "report")  # before the evaluation, which takes time
     template = files("sdlgm.report").joinpath("template.html").read_text(encoding="utf-8")
-    page = Environment(autoescape=select_autoescape(default=True)).from_string(template)
+    page = jinja2.Environment(autoescape=jinja2.select_autoescape(default=True)).from_string(template)
     evaluation = model.evaluate(data.table, random_state=random_state)
     text = page.render(
         data=data.name,
@@ -44,56 +73,55 @@ def write_report(model: Any, data: Dataset, path: str | os.PathLike[str], *, ran
     return write_text(path, text)
 
 
-def _sections(model: Any, data: Dataset, budget: int, random_state: int) -> list[_Section]:
+def _sections(model: SDLGM, data: Dataset, budget: int, random_state: int) -> list[_Section]:
     codes = model.transform(data.table)
     drawn = model.sample_codes(data.table, random_state=random_state)
     sections = [
         _section(
-            "Originals and reconstructions",
-            "Observations, and the mean of p(x given z) for the code that transform gives them.",
+            "Reconstructions",
+            "Observations and the mean of p(x | z) for their codes from transform.",
             figures.reconstructions(model, data, codes),
         )
     ]
     if data.image_shape is not None:
         sections.append(
             _section(
-                "How to read a code",
-                "From left to right: the observation; for each feature of its code (ten at most), with its number and "
-                "how often it is present, what it adds to the picture (red: more ink, blue: less); the reconstruction.",
+                "Features of single codes",
+                "Each row shows an observation, the effect of each feature in its code on the reconstruction (title: "
+                "feature × count; red: pixel value increases, blue: decreases), and the reconstruction.",
                 figures.reading_a_code(model, data, codes),
             )
         )
     sections += [
         _section(
-            "Learned sparsity",
-            "Left: active slots of each observation beside the binomial prior; the dashed line is the budget, which no "
-            "code exceeds. Drawn codes are samples of q(z given x), transform takes its mode. Right: the gate logits.",
+            "Sparsity",
+            "Left: distribution of the number of active slots, for codes sampled from q(z | x) and for codes from "
+            "transform; right: distribution of the gate logits over the observations.",
             figures.sparsity(model, data, codes, drawn, budget),
         ),
         _section(
             "Map of the codes",
-            "Each point is a code drawn for an observation, placed by t-SNE so that similar codes are close. "
-            + ("Colour: label; the model never saw it." if data.labels is not None else "Colour: active slots."),
+            "t-SNE embedding of sampled codes, coloured by "
+            + ("label (not used in training)." if data.labels is not None else "the number of active slots."),
             figures.code_map(data, drawn, random_state),
         ),
         _section(
-            "What each feature draws",
-            f"The (at most {figures.ATLAS_FEATURES}) most used features by number: the mean change of the "
-            "reconstruction when the feature is in the code compared with the same code without it (red: more, blue: "
-            f"less; relative to the largest change of the {'feature' if data.image_shape else 'column'}).",
+            "Effect of each feature",
+            f"Mean difference between the reconstructions of codes with and without each of the (at most "
+            f"{figures.ATLAS_FEATURES}) most used features, relative to the largest difference of the "
+            f"{'feature' if data.image_shape else 'column'} (red: increase, blue: decrease).",
             figures.feature_atlas(model, data, codes),
         ),
         _section(
             "Feature usage",
-            "Share of observations in which each feature is present. A long flat tail at zero means dead features.",
+            "Fraction of observations whose code contains each feature, in decreasing order.",
             figures.usage(codes, drawn),
         ),
         _section(
             "Training",
-            "Left: both criteria on the rows that were watched (held out with early stopping, else training rows; the "
-            "relaxed one on a hundred of them). Only the discrete one is true of the codes. Then nats that a code "
-            "costs (near zero, the code has collapsed), the expected number of active slots (the dashed line is the "
-            "budget), and how many features any of the rows uses.",
+            "Negative ELBO with discrete and with relaxed codes, KL divergence from the prior, expected number of "
+            "active slots and number of features in use, on held-out rows with early stopping and on training rows "
+            "otherwise.",
             figures.training_curves(model, budget),
         ),
     ]

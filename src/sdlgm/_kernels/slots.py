@@ -1,4 +1,7 @@
-"""The K + 1 symbols of a slot: their probabilities, and their divergence from the prior's."""
+"""Kernels of the slot posterior: probabilities of the K + 1 symbols of a slot, and the KL divergence from the prior.
+
+Symbol 0 is "off", and symbol k is "on with feature k".
+"""
 
 import math
 from dataclasses import dataclass
@@ -23,7 +26,7 @@ def _symbols(gate_logit, feature_logits, log_probs, probs, feature_probs):
         log_probs[row, 0] = -real(softplus(logit))
         probs[row, 0] = one / (one + real(math.exp(logit)))
         shift, scale = log_on - largest - real(math.log(total)), one / total
-        # An index such as k + 1 would be checked for being negative, and the loop not be put into vectors.
+        # numba checks whether an index such as k + 1 is negative, which prevents vectorisation. A view avoids that.
         features, log_features = probs[row, 1:], log_probs[row, 1:]
         for k in range(n_features):
             feature_prob[k] *= scale
@@ -46,7 +49,23 @@ def _symbols_backward(gate_logit, feature_probs, gradient, gate_gradient, featur
 
 
 def symbols(gate_logit: np.ndarray, feature_logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log-probabilities and probabilities of the K + 1 symbols of a slot, and those of the features if it is on."""
+    """Return log-probabilities and probabilities of the symbols, and the probabilities of the features.
+
+    Parameters
+    ----------
+    gate_logit : ndarray of shape (R,)
+        Logit that a slot is on.
+    feature_logits : ndarray of shape (R, K)
+        Logits of the features of a slot that is on.
+
+    Returns
+    -------
+    log_probs, probs : ndarray of shape (R, K + 1)
+        Of the symbols.
+    feature_probs : ndarray of shape (R, K)
+        Of the features, given that the slot is on.
+
+    """
     n_rows, n_features = feature_logits.shape
     log_probs = np.empty((n_rows, n_features + 1), feature_logits.dtype)
     probs, feature_probs = np.empty_like(log_probs), np.empty_like(feature_logits)
@@ -57,7 +76,7 @@ def symbols(gate_logit: np.ndarray, feature_logits: np.ndarray) -> tuple[np.ndar
 def symbol_gradients(
     gate_logit: np.ndarray, feature_probs: np.ndarray, gradient: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """From the gradient of the log-probabilities to that of ``gate_logit`` and ``feature_logits``."""
+    """Return the gradients of ``gate_logit`` and ``feature_logits`` from the gradient of the log-probabilities."""
     to_gate, to_features = np.empty_like(gate_logit), np.empty_like(feature_probs)
     _symbols_backward(gate_logit, feature_probs, gradient, to_gate, to_features)
     return to_gate, to_features
@@ -83,31 +102,31 @@ def _divergence(
     for row in range(n_rows):
         logits, prob, to_feature = feature_logits[row], feature_probs[row], to_features[row]
         largest, total = softmax_weights(logits, prob)
-        shift, scale, of_feature = -largest - real(math.log(total)), one / total, real(0)
+        shift, scale, feature_kl = -largest - real(math.log(total)), one / total, real(0)
         for k in range(n_features):
             prob[k] *= scale
             to_feature[k] = logits[k] + shift - prior_log_probs[k]
-            of_feature += prob[k] * to_feature[k]
+            feature_kl += prob[k] * to_feature[k]
         logit = gate_logit[row]
         on = one / (one + real(math.exp(-logit)))
         difference = logit - prior_gate_logit
-        of_gate = on * difference + softplus(prior_gate_logit) - softplus(logit)
+        gate_kl = on * difference + softplus(prior_gate_logit) - softplus(logit)
         if exact:
             opened[row] = n_slots * on
-            kl[row] = n_slots * (of_gate + on * of_feature)
-            to_gate[row] = n_slots * on * (one - on) * (difference + of_feature)
+            kl[row] = n_slots * (gate_kl + on * feature_kl)
+            to_gate[row] = n_slots * on * (one - on) * (difference + feature_kl)
         else:
             opened[row] = n_slots
-            kl[row] = n_slots * (of_gate + of_feature)
+            kl[row] = n_slots * (gate_kl + feature_kl)
             to_gate[row] = n_slots * on * (one - on) * difference
-        charge = opened[row]
+        n_open = opened[row]
         for k in range(n_features):
-            to_feature[k] = charge * prob[k] * (to_feature[k] - of_feature)
+            to_feature[k] = n_open * prob[k] * (to_feature[k] - feature_kl)
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """KL of each of the R rows from the prior, and its derivatives."""
+    """KL divergence of each of R rows from the prior, and its derivatives."""
 
     kl: np.ndarray
     """(R,)."""
@@ -116,9 +135,9 @@ class Divergence:
     feature_logits: np.ndarray
     """(R, K): d kl / d feature_logits."""
     feature_probs: np.ndarray
-    """(R, K): times -``opened`` it is d kl / d log of the prior's feature probabilities."""
+    """(R, K): probabilities of the features. d kl / d prior_log_probs = -opened * feature_probs."""
     opened: np.ndarray
-    """(R,): slots that are charged for their feature."""
+    """(R,): number of slots whose features enter the KL: L0 gate_prob if ``exact``, else L0."""
 
 
 def divergence(
@@ -130,7 +149,27 @@ def divergence(
     n_slots: int,
     exact: bool,
 ) -> Divergence:
-    """The KL of `sdlgm.model.slots.SlotDistribution.kl`."""
+    """Return the KL divergence of slots from their prior, and its derivatives.
+
+        exact:      L0 [KL(gate) + gate_prob KL(feature)]
+        not exact:  L0 [KL(gate) + KL(feature)]            as in Xu et al. (2021)
+
+    Parameters
+    ----------
+    gate_logit : ndarray of shape (R,)
+        Logit that a slot is on.
+    feature_logits : ndarray of shape (R, K)
+        Logits of the features.
+    prior_gate_logit : float
+        Logit that a slot is on under the prior.
+    prior_log_probs : ndarray of shape (K,)
+        Log-probabilities of the features under the prior.
+    n_slots : int
+        Number of slots L0.
+    exact : bool
+        Whether the feature of a slot counts only if the slot is on.
+
+    """
     result = Divergence(
         np.empty_like(gate_logit),
         np.empty_like(gate_logit),
