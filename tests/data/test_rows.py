@@ -3,8 +3,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sdlgm.data import is_stream, open_rows, rows_of
-from sdlgm.data.rows import PART_BYTES, SpooledRows
+from sdlgm.data import SpooledRows, is_stream, open_rows, rows_of
+from sdlgm.data.formats.npy import PART_BYTES
 from sdlgm.errors import DataError
 
 X = np.arange(60, dtype=np.float64).reshape(20, 3) / 7
@@ -125,7 +125,7 @@ def test__spooled__bad_batches__are_refused():
 @pytest.mark.parametrize("first", ["a", "b"])
 @pytest.mark.parametrize("ending", [".npy", ".parquet"])
 def test__read__files_of_different_precision__lose_nothing(tmp_path, ending, first):
-    """Whichever file comes first, the numbers of both are as they were."""
+    """The values of both files are exact, in either order of the files."""
     fine, coarse = 1.7e9 + np.arange(8.0).reshape(4, 2), np.arange(8, dtype=np.int16).reshape(4, 2)
     in_files = {"a": fine, "b": coarse} if first == "a" else {"a": coarse, "b": fine}
     for name, rows in in_files.items():
@@ -151,7 +151,7 @@ def test__read__npy_of_any_numbers__is_what_torch_knows(tmp_path, dtype):
     ("shape", "dtype"), [((10**15, 0), "<f8"), ((10**14, 3), "<U0"), ((), "<f8"), ((8,), "<f8"), ((2, 1, 2, 2), "<f8")]
 )
 def test__open_rows__header_of_no_table__is_refused_at_once(tmp_path, shape, dtype):
-    """A few bytes can promise more parts of nothing than there is memory to note them in."""
+    """A small file can state more empty parts than there is memory for a list of them."""
     with (tmp_path / "rows.npy").open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
         file.write(bytes(64))
