@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -199,3 +201,33 @@ def test__spooled__tables__are_put_into_the_order_of_the_first():
         SpooledRows(iter([first, second.rename(columns={"a": "c"})]))
     with pytest.raises(DataError, match="batch 1 has other columns"):
         SpooledRows(iter([first, np.zeros((2, 2))]))
+
+
+@pytest.mark.parametrize("ending", [".npy", ".parquet"])
+def test__absolute__pickled_for_another_folder__reads_the_same(tmp_path, monkeypatch, ending):
+    write(tmp_path / f"rows{ending}", X)
+    monkeypatch.chdir(tmp_path)
+    opened = open_rows(f"rows{ending}")
+    assert opened is not None
+    sent = pickle.dumps(opened.absolute())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    np.testing.assert_array_equal(pickle.loads(sent)[0:20], X)
+
+
+def test__spooled__some_parts__outlive_the_rest():
+    spooled = SpooledRows(iter([X[:5], X[5:]]))
+    chosen = spooled.with_parts(spooled.parts[1:])
+    del spooled
+    np.testing.assert_array_equal(chosen[0:15], X[5:])
+
+
+def test__open_rows__empty_file_among_others__is_skipped(tmp_path):
+    for ending in (".npy", ".parquet"):
+        folder = tmp_path / ending
+        folder.mkdir()
+        for name, part in (("a", X[:0]), ("b", X)):
+            write(folder / f"{name}{ending}", part)
+        opened = open_rows(folder)
+        assert opened is not None
+        np.testing.assert_array_equal(opened[0:20], X)
