@@ -41,14 +41,14 @@ devices, n_threads, n_iter, batch = (int(argument) for argument in sys.argv[2:])
 torch.set_num_threads(n_threads)
 step, times = Trainer.step, []
 
-def timed(self, rows):
+def timed(self, batch_of_rows):
     times.append(time.perf_counter())
     if self.iteration == n_iter:
         if self.processes.is_first:
             first = n_iter // 10
             print(batch * (n_iter - first) / (times[-1] - times[first]), flush=True)
         raise RuntimeError("enough")
-    return step(self, rows)
+    return step(self, batch_of_rows)
 
 Trainer.step = timed  # in processes that are started anew too
 

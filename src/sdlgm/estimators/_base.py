@@ -2,11 +2,11 @@
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -19,15 +19,12 @@ from sdlgm import train
 from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators import _modelfile
 from sdlgm.estimators._compat import Interval, StrOptions
-from sdlgm.estimators._fitted import Fitted
+from sdlgm.estimators._fitted import Fitted, Module
 from sdlgm.estimators._targets import check_budget
 from sdlgm.model.modules import TrainableModule
 from sdlgm.model.networks.layers import ACTIVATIONS
 from sdlgm.model.noise import Noise
 from sdlgm.train.batches import Rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RandomState = int | np.random.RandomState | None
 
@@ -113,10 +110,10 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
     def _run(
         self,
         fitted: FittedModel,
-        trainer: train.Trainer,
+        trainer: train.Trainer[Module],
         batches: train.Batches,
         monitor: train.Monitor,
-        callback: train.Callback | None = None,
+        callback: Callable[[Module, int], None] | None = None,
     ) -> Self:
         """Train the module of ``fitted`` in place and publish it; after a divergence, with the last good parameters."""
         progress = train.Progress()
@@ -141,8 +138,8 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         if self.checkpoint_dir is None:
             return None
         # JSON turns a tuple into a list; the identity is compared after such a trip.
-        config = asdict(trainer.module.config)
-        model = {key: list(value) if isinstance(value, tuple) else value for key, value in config.items()}
+        settings = trainer.module.settings()
+        model = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
         options = asdict(trainer.config)
         identity = {**model, **options, "seed": trainer.seed, "data": batches.fingerprint()}
         return train.Checkpoint(self.checkpoint_dir, self.checkpoint_every, identity)
@@ -198,7 +195,7 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         """Return what was learned beside the module and the scaling."""
         return {}
 
-    def _module_factory(self, document: dict[str, Any]) -> "Callable[[], TrainableModule]":
+    def _module_factory(self, document: dict[str, Any]) -> Callable[[], TrainableModule]:
         """Return a function that makes the module of settings and document."""
         raise NotImplementedError
 

@@ -316,7 +316,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     # Fitting
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, callback: train.Callback | None = None) -> Self:
+    def fit(self, X, y=None, *, callback: Callable[[SDLGMModule, int], None] | None = None) -> Self:
         """Fit the model to X.
 
         Parameters
@@ -342,7 +342,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         with self._all_or_nothing():
             return self._fit(X, callback)
 
-    def _fit(self, X, callback: train.Callback | None = None, processes: train.Processes = train.ALONE) -> Self:
+    def _fit(
+        self,
+        X,
+        callback: Callable[[SDLGMModule, int], None] | None = None,
+        processes: train.Processes = train.ALONE,
+    ) -> Self:
         """Fit, as the only process or as one of several."""
         rows = self._validate_rows(rows_of(X), reset=True, min_rows=2)
         seed = self._seed_of(self.random_state)
