@@ -208,7 +208,7 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the trainer out of pickles and copies; `partial_fit` then begins with a fresh optimiser."""
-        state = super().__getstate__()
+        state = cast(dict[str, Any], super().__getstate__())
         return {name: value for name, value in state.items() if name != "_trainer"}
 
 
@@ -261,7 +261,7 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
         self._warn(train.convergence_problem(self.history_))
         return self
 
-    def _validate_rows(self, X: object, *, reset: bool) -> Rows:
+    def _validate_rows(self, X: Any, *, reset: bool) -> Rows:
         return cast(Rows, validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]))
 
 
@@ -280,7 +280,10 @@ def checked_budget(budget: object) -> int:
 
 def checked_classes(classes: object) -> np.ndarray:
     """Return names or numbers of labels or classes from a file, or raise."""
-    plain = isinstance(classes, list) and all(isinstance(name, str | int | float) for name in classes)
-    if not plain or len(set(classes)) != len(classes):
+    if (
+        not isinstance(classes, list)
+        or not all(isinstance(name, str | int | float) for name in classes)
+        or len(set(classes)) != len(classes)
+    ):
         raise ValueError("the classes are not a list of different names or numbers")
     return np.array(classes, dtype=object if any(isinstance(name, str) for name in classes) else None)

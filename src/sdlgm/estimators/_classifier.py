@@ -33,12 +33,12 @@ from sdlgm.estimators._preparation import Columns, Scaling
 from sdlgm.estimators._results import LabelEvaluation, LabelNumbers
 from sdlgm.estimators._targets import Labels, check_budget, labels_of
 from sdlgm.estimators._thresholds import best_threshold, best_thresholds, f1, labels_at, out_of_fold
-from sdlgm.model.codes.label_sets import LABEL_FORMS
+from sdlgm.model.codes.label_sets import LABEL_FORMS, LabelForm
 from sdlgm.model.modules import MultiLabelModule
 from sdlgm.model.networks.members import for_each_member, mean_over_members
-from sdlgm.model.networks.multilabel import MultiLabelConfig
+from sdlgm.model.networks.multilabel import MultiLabelConfig, Variant
 from sdlgm.model.noise import Noise
-from sdlgm.train.batches import Rows
+from sdlgm.train.batches import Rows, dense
 
 _FOLDS = 5
 # Relaxed draws behind a probability of the paper's form.
@@ -213,9 +213,9 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         device: str = "cpu",
         verbose: int = 0,
     ):
-        self.variant = variant
+        self.variant: Variant = variant
         self.max_active = max_active
-        self.likelihood = likelihood
+        self.likelihood: LabelForm = likelihood
         self.n_latent = n_latent
         self.temperature = temperature
         self.threshold = threshold
@@ -622,7 +622,7 @@ def _stack(rows: Rows, further: Rows) -> Rows:
     """Return rows one below the other, sparse only if both are."""
     if sp.issparse(rows) and sp.issparse(further):
         return sp.csr_matrix(sp.vstack([rows, further], format="csr"))
-    return np.concatenate([train.batches.dense(rows), train.batches.dense(further)])
+    return np.concatenate([dense(rows), dense(further)])
 
 
 def _with_columns(values: np.ndarray, n_columns: int) -> np.ndarray:

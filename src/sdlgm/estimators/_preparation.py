@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,12 +37,12 @@ class Columns:
     def of(cls, rows: Rows) -> "Columns":
         """Return the statistics of rows in memory."""
         if sp.issparse(rows):
-            moments = mean_variance_axis(rows, axis=0)
+            moments = cast(tuple[np.ndarray, np.ndarray], mean_variance_axis(rows, axis=0))
         else:
             with np.errstate(over="ignore"):  # `checked` raises
                 moments = np.mean(rows, axis=0, dtype=np.float64), np.var(rows, axis=0, dtype=np.float64)
         mean, variance = (np.asarray(moment, np.float64) for moment in moments)
-        largest, smallest = dense(rows.max(axis=0)).ravel(), dense(rows.min(axis=0)).ravel()
+        largest, smallest = (_flat(rows.max(axis=0)), _flat(rows.min(axis=0)))
         return cls.checked(mean, variance, largest > smallest)
 
     @classmethod
@@ -147,6 +147,11 @@ class Scaling:
     def undo(self, rows: np.ndarray) -> np.ndarray:
         """Return rows in the units of the data."""
         return rows if self.is_identity else rows * self.scale + self.location
+
+
+def _flat(values: Any) -> np.ndarray:
+    """Return a row, dense or sparse, as a vector."""
+    return np.ravel(values.toarray() if hasattr(values, "toarray") else values)
 
 
 def in_unit_interval(rows: Rows) -> bool:

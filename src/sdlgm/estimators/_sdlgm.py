@@ -36,11 +36,12 @@ from sdlgm.estimators._preparation import (
 )
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
 from sdlgm.gradients import GRADIENTS
+from sdlgm.model.codes import KL
 from sdlgm.model.likelihoods import LIKELIHOODS
 from sdlgm.model.modules.base import Batch
 from sdlgm.model.modules.unsupervised import ModelConfig, SDLGMModule
 from sdlgm.model.networks.posteriors import POSTERIORS
-from sdlgm.train.batches import Rows
+from sdlgm.train.batches import Binarize, Rows
 
 GradientName = Literal[
     "reinmax",
@@ -285,10 +286,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         self.share_layers = share_layers
         self.normalize_logits = normalize_logits
         self.likelihood = likelihood
-        self.binarize = binarize
+        self.binarize: Binarize = binarize
         self.posterior = posterior
         self.gradient = gradient
-        self.kl = kl
+        self.kl: KL = kl
         self.n_samples = n_samples
         self.gate_temperature = gate_temperature
         self.feature_temperature = feature_temperature
