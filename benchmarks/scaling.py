@@ -18,8 +18,8 @@ import torch
 from timing import alternate, best
 
 from sdlgm import SDLGM, load
-from sdlgm.cluster import encode_with_ray
 from sdlgm.data import CodedParts, open_rows
+from sdlgm.estimators._ray import encode_with_ray
 from sdlgm.paper.provenance import publish
 
 N_ROWS, N_COLUMNS, GROUP = 40_000, 784, 4_000

@@ -322,7 +322,7 @@ def _encode_parts(
     model: Path, data: str, folder: Path, options: dict[str, Any], label_column: str | None, n_workers: int
 ) -> None:
     """Into a folder, by this process or, if there are any, by the workers of a cluster."""
-    from sdlgm.cluster import encode_with_ray
+    from sdlgm.estimators._ray import encode_with_ray
     from sdlgm.data import CodedParts, checksum, open_rows
 
     rows = open_rows(data, label_column=label_column)
