@@ -27,8 +27,7 @@ MAY_IMPORT = {
     "data": BASE,
     "report": BASE | {"data", "__init__"},
     "paper": BASE | {"data", "gradients", "model", "report", "thresholds", "__init__"},
-    "demo": {"data", "report", "__init__"},
-    "cli": {"errors", "estimators", "data", "report", "paper", "demo", "__init__"},
+    "cli": {"errors", "_optional", "data", "estimators", "report", "__init__"},
     "__init__": {"errors", "estimators"},
 }
 
