@@ -1,10 +1,11 @@
+import shlex
 import subprocess
 import sys
 
 import pytest
 from typer.main import get_command
 
-from commands import run, text
+from commands import run
 from sdlgm import __version__
 from sdlgm.cli import app
 
@@ -41,12 +42,13 @@ def test__commands__all__are_registered():
     }
 
 
-@pytest.mark.parametrize("name", NAMES, ids=" ".join)
-def test__help__every_command__starts_with_an_imperative(name):
-    output = run(*name, "--help").output
-    assert "Usage" in output
-    description = text(output).partition("{")[0].partition("]")[2] or text(output)
-    assert "What" not in description.split()[:1]
+@pytest.mark.parametrize(("name", "command"), list(commands()), ids=[" ".join(name) for name in NAMES])
+def test__help__examples__are_valid_command_lines(name, command):
+    examples = [shlex.split(line)[1:] for line in command.help.splitlines() if line.startswith("$ ")]
+    assert examples or name == ("data", "list")
+    for example in examples:
+        assert tuple(example[1 : len(name) + 1]) == name
+        command.make_context(name[-1], example[len(name) + 1 :])
 
 
 def test__version__option__is_printed():

@@ -6,8 +6,7 @@ Names, defaults, choices and help are those of the library, so the two cannot di
 import functools
 import inspect
 import re
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from rich.markup import escape
 
 from sdlgm.cli._commands import Command, set_signature
 from sdlgm.cli._signatures import Parameter, read_parameters
-from sdlgm.cli._values import FORMS, Form, Value, choice_form, parser_of
+from sdlgm.cli._values import FORMS, Form, choice_form, parser_of
 
 # The parameters in the main panel of the help, and those in panels of their own. Other parameters are in the panel
 # "Switches" if they are on or off, and in "Model" if not. Switches have a second column of flags, which leaves little
@@ -58,7 +57,7 @@ PANELS = {
 }
 _PANEL_ORDER = (None, "Model", *PANELS, "Switches")
 
-_PATHS = {"os.PathLike[str]", "Path"}
+_PATHS = {"os.PathLike[str]", "PathLike[str]", "Path"}
 
 
 def with_settings(estimator: str) -> Callable[[Command], Command]:
@@ -81,7 +80,7 @@ def with_settings(estimator: str) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def wrapped(**arguments: Any) -> None:
-            settings = {name: _plain(arguments.pop(option.name)) for name, option in options.items()}
+            settings = {name: arguments.pop(option.name) for name, option in options.items()}
             if settings["resume"] and settings["checkpoint_dir"] is None:
                 raise typer.BadParameter("--resume needs --checkpoint-dir.")
             command(**arguments, settings={**settings, "verbose": 1})
@@ -111,52 +110,49 @@ def _option(parameter: Parameter, flags: dict[str, str]) -> inspect.Parameter:
     if parameter.name == "random_state":
         info = typer.Option(0, help="Seed. The same seed gives the same model.")
         return inspect.Parameter("seed", inspect.Parameter.KEYWORD_ONLY, annotation=int, default=info)
-    kind, default, parser = _typed(parameter)
+    if "bool" in parameter.types:
+        kind, forms, metavar = bool, [], ""
+    elif _PATHS & set(parameter.types):
+        kind, forms, metavar = Path, [], "<path>"
+    else:
+        kind, forms = str, _forms(parameter)
+        metavar = f"<{'|'.join(form.metavar for form in forms)}>"
+    default = _written(parameter.default) if forms else parameter.default
     info = typer.Option(
         default,
-        help=escape(_help(parameter, flags)),
+        help=escape(_help(parameter, forms, flags)),
         rich_help_panel=_panel(parameter),
-        metavar=_metavar(parameter),
-        parser=parser,
+        metavar=metavar,
+        parser=parser_of(forms) if forms else None,
+        autocompletion=_completion(parameter.choices) if parameter.choices else None,
     )
     annotation = kind | None if default is None else kind
     return inspect.Parameter(parameter.name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=info)
 
 
-def _typed(parameter: Parameter) -> tuple[Any, Any, Callable[[str], Value] | None]:
-    """Return the type of an option, its default, and a parser if the type alone does not say how to read it."""
-    types, default = set(parameter.types), parameter.default
-    if "bool" in types:
-        return bool, default, None
-    if _PATHS & types:
-        return Path, default, None
-    forms = _forms(parameter)
-    if not forms:
-        raise TypeError(f"no option can be made for {parameter.name}, which is of the type {parameter.types}")
-    if not types & set(FORMS):
-        kind: Any = Enum(parameter.name, {choice: choice for choice in parameter.choices})
-        return kind, None if default is None else kind(default), None
+def _written(default: object) -> str | None:
+    """Return a default as it is written on the command line."""
     if isinstance(default, tuple):
-        default = ",".join(map(str, default))
-    return str, None if default is None else str(default), parser_of(forms)
+        return ",".join(map(str, default))
+    return None if default is None else str(default)
+
+
+def _completion(choices: Sequence[str]) -> Callable[[str], list[str]]:
+    return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]
 
 
 def _forms(parameter: Parameter) -> list[Form]:
     """Return the ways to write a value. Types that only Python code can have are left out."""
     forms = [FORMS[kind] for kind in parameter.types if kind in FORMS]
-    return [*forms, choice_form(parameter.choices)] if parameter.choices else forms
+    if parameter.choices:
+        forms.append(choice_form(parameter.choices))
+    if not forms:
+        raise TypeError(f"{parameter.name}: no option can be made for the type {' | '.join(parameter.types)}")
+    return forms
 
 
-def _metavar(parameter: Parameter) -> str | None:
-    if parameter.types == ("bool",):
-        return ""  # a flag has no value
-    if _PATHS & set(parameter.types):
-        return "<path>"
-    return f"<{'|'.join(form.metavar for form in _forms(parameter))}>"
-
-
-def _help(parameter: Parameter, flags: dict[str, str]) -> str:
-    """Return the summary of a parameter and the values that are allowed.
+def _help(parameter: Parameter, forms: Sequence[Form], flags: dict[str, str]) -> str:
+    """Return the summary of a parameter and, if the metavar does not say it, how to write its values.
 
     Names of parameters in the summary, such as ``variant="con"``, are replaced by options, such as --variant con.
     """
@@ -168,13 +164,7 @@ def _help(parameter: Parameter, flags: dict[str, str]) -> str:
         return f"{flags[name]} {value}" if value else flags[name]
 
     summary = re.sub(r'``(\w+)(?:="?(\w+)"?)?``', option, parameter.summary).replace("`", "")
-    forms = _forms(parameter)
     if not parameter.choices and len(forms) < 2:
         return summary
     values = " or ".join(form.description for form in forms)
     return f"{summary} {values[0].upper()}{values[1:]}.".lstrip()
-
-
-def _plain(value: object) -> object:
-    """Return the text of a choice, and any other value as it is."""
-    return value.value if isinstance(value, Enum) else value

@@ -109,20 +109,28 @@ def _members(module: str, annotation: ast.expr) -> Iterator[ast.expr]:
             yield from _members(module, annotation.right)
         case ast.Constant(value=str(quoted)):
             yield from _members(module, ast.parse(quoted, mode="eval").body)
-        case ast.Name(id=name) if name not in ("bool", "float", "int", "str"):
-            source, definition = _find(module, name)
-            if isinstance(definition, ast.Assign | ast.AnnAssign) and definition.value is not None:
-                yield from _members(source, definition.value)
-            else:
+        case ast.Name(id=name):
+            value = _assigned(module, name)
+            if value is None:
                 yield annotation
+            else:
+                yield from _members(*value)
         case _:
             yield annotation
 
 
+def _assigned(module: str, name: str) -> tuple[str, ast.expr] | None:
+    """Return the expression that a name stands for, and its module. None if it is not assigned in this package."""
+    try:
+        source, definition = _find(module, name)
+    except LookupError:
+        return None
+    if isinstance(definition, ast.Assign | ast.AnnAssign) and definition.value is not None:
+        return source, definition.value
+    return None
+
+
 def _value(module: str, default: ast.expr) -> object:
     """Evaluate a default: a literal, or the name of a constant."""
-    if isinstance(default, ast.Name):
-        module, definition = _find(module, default.id)
-        if isinstance(definition, ast.Assign | ast.AnnAssign) and definition.value is not None:
-            return _value(module, definition.value)
-    return ast.literal_eval(default)
+    constant = _assigned(module, default.id) if isinstance(default, ast.Name) else None
+    return ast.literal_eval(default) if constant is None else _value(*constant)
