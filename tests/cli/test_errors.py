@@ -32,6 +32,8 @@ def error_in(*frames: tuple[str, str]) -> Exception:
         [("sdlgm.model.slots", "raise DataError('x')")],
         [("sdlgm.train.loop", "raise OSError('x')")],
         [("sdlgm.train.loop", "raise MemoryError")],
+        [("torch.nn.modules.linear", "raise RuntimeError('DefaultCPUAllocator: can\\'t allocate memory')")],
+        [("sdlgm.estimators._distributed", "call()"), ("lightning_fabric.connector", "raise ValueError('strategy')")],
         [("sdlgm.estimators._sdlgm", "raise ValueError('x')")],
         [("sdlgm.estimators._inputs", "raise TypeError('x') from None")],
         [("sdlgm.estimators._base", "call()"), ("sklearn.utils.validation", "raise ValueError('x')")],

@@ -2,9 +2,10 @@
 
 An error is the user's, who can do something about it, if it is
 
-- an `SDLGMError`, an `OSError` (a file, a disk, a network) or a `MemoryError`, or
-- a `ValueError` or `TypeError` from code that checks data and settings. The innermost frame of sdlgm or scikit-learn in
-  the traceback decides: it is in `sdlgm.data` or scikit-learn, or it is a ``raise`` statement in `sdlgm.estimators`.
+- an `SDLGMError`, an `OSError` (a file, a disk, a network) or a lack of memory, or
+- a `ValueError` or `TypeError` from code that checks data and settings. The innermost frame in the traceback that is of
+  sdlgm, scikit-learn or Lightning Fabric decides: it is in scikit-learn, Lightning Fabric or `sdlgm.data`, or it is a
+  ``raise`` statement in `sdlgm.estimators`.
 
 It is reported on one line, and the exit code is 2. Any other error is internal: a bug. The exit code is 1.
 """
@@ -52,7 +53,7 @@ def handle_errors(command: Command) -> Command:
 
 def is_user_error(error: Exception) -> bool:
     """Return whether an error is due to data, settings or the machine, and not to a bug."""
-    if isinstance(error, SDLGMError | OSError | MemoryError):
+    if isinstance(error, SDLGMError | OSError) or _is_lack_of_memory(error):
         return True
     if not isinstance(error, ValueError | TypeError):
         return False
@@ -63,12 +64,20 @@ def is_user_error(error: Exception) -> bool:
         entry = entry.tb_next
     for entry in reversed(tracebacks):
         package, _, rest = entry.tb_frame.f_globals.get("__name__", "").partition(".")
-        if package == "sklearn":
+        if package in ("lightning_fabric", "sklearn"):
             return True
         if package == "sdlgm":
             part = rest.partition(".")[0]
             return part == "data" or (part == "estimators" and _is_raise(entry))
     return False
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    """Return whether memory could not be allocated. torch raises RuntimeError then."""
+    messages = ("can't allocate memory", "out of memory")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(message in str(error) for message in messages)
+    )
 
 
 def _is_raise(entry: TracebackType) -> bool:
