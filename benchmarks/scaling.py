@@ -19,8 +19,8 @@ import torch
 from benchmarks.timing import alternate, best
 from reproduction.provenance import publish
 from sdlgm import SDLGM, load
-from sdlgm.cluster import encode_with_ray
 from sdlgm.data import CodedParts, open_rows
+from sdlgm.estimators._ray import encode_with_ray
 
 N_ROWS, N_COLUMNS, GROUP = 40_000, 784, 4_000
 SETTINGS: dict[str, Any] = {"batch_size": 100, "random_state": 0}
