@@ -294,26 +294,29 @@ class CoupledCategoricalPosterior(LatentVectorPosterior):
         return CoupledCategorical(logits, self.coupling * self.later)
 
 
+POSTERIORS: dict[str, type[LatentVectorPosterior]] = {
+    "bernoulli": BernoulliPosterior,
+    "categorical": CategoricalPosterior,
+    "coupled_bernoulli": CoupledBernoulliPosterior,
+    "coupled_categorical": CoupledCategoricalPosterior,
+}
+
+
 class DiscreteVAEModule(SDLGMModule):
     """`SDLGMModule` with the code and the prior of a baseline. ``n_slots`` is the number of variables."""
 
-    posteriors = {
-        "bernoulli": BernoulliPosterior,
-        "categorical": CategoricalPosterior,
-        "coupled_bernoulli": CoupledBernoulliPosterior,
-        "coupled_categorical": CoupledCategoricalPosterior,
-    }
+    posteriors = POSTERIORS
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        latent = self.posteriors[config.posterior].latent
+        latent = POSTERIORS[config.posterior].latent
         n_symbols = 2 if latent == "bernoulli" else config.n_features // config.n_slots
-        self.prior = LatentVectorPrior(
+        self.prior: LatentVectorPrior = LatentVectorPrior(  # pyright: ignore[reportIncompatibleVariableOverride]
             config.n_slots, n_symbols, latent, gate_prior=config.gate_prior, learn=config.learn_prior
         )
 
     def log_prior(self, counts: Float[Tensor, "batch K"]) -> Float[Tensor, " batch"]:
-        posterior = self.posteriors[self.config.posterior]
+        posterior = POSTERIORS[self.config.posterior]
         if posterior.latent == "bernoulli":
             symbols = torch.stack([1 - counts, counts], dim=-1)
         else:
@@ -343,15 +346,13 @@ class DiscreteVAE(SDLGM):
     """
 
     _module_class = DiscreteVAEModule
-    _parameter_constraints = SDLGM._parameter_constraints | {
-        "posterior": [StrOptions(set(DiscreteVAEModule.posteriors))]
-    }
+    _parameter_constraints = SDLGM._parameter_constraints | {"posterior": [StrOptions(set(POSTERIORS))]}
 
     def _check_settings(self) -> None:
         super()._check_settings()
         if self.devices * self.num_nodes > 1:
             raise ValueError("baselines are trained by one process: set devices=1 and num_nodes=1")
-        latent = DiscreteVAEModule.posteriors[str(self.posterior)].latent
+        latent = POSTERIORS[str(self.posterior)].latent
         if latent == "bernoulli" and self.max_active != self.n_components:
             raise ValueError(f"max_active must be n_components, {self.n_components}, for Bernoulli variables")
         if self.n_components % self.max_active:

@@ -15,7 +15,6 @@ from torch import Tensor
 from reproduction.internals import (
     KL,
     Batch,
-    CountConfig,
     CountModule,
     FlatEncoder,
     Noise,
@@ -63,20 +62,22 @@ class _MeanModule(CountModule):
 class RegressionModule(_MeanModule):
     """Least squares: the last layer gives the expected counts."""
 
-    def __init__(self, config: CountConfig):
-        super().__init__(config)
+    @property
+    def encoder(self) -> FlatEncoder:
+        """The encoder, which has a layer for the counts."""
         assert isinstance(self.posterior, FlatEncoder)
+        return self.posterior
 
     @torch.no_grad()
     def adapt_to(self, mean_counts: Float[Tensor, " K"]) -> None:
-        self.posterior.out.bias[1:].copy_(self.link(mean_counts))
+        self.encoder.out.bias[1:].copy_(self.link(mean_counts))
 
     def link(self, mean_counts: Tensor) -> Tensor:
         """Return the output of the last layer for given expected counts."""
         return mean_counts
 
     def mean(self, x: Float[Tensor, "batch D"], generator: torch.Generator | None = None) -> Float[Tensor, "batch K"]:
-        return self.posterior.logits(x, generator)[:, 1:]
+        return self.encoder.logits(x, generator)[:, 1:]
 
 
 class PoissonModule(RegressionModule):

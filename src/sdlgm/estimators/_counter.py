@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -150,7 +150,7 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
         "patch_stride": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
         "max_shift": [Interval(Integral, 0, None, closed="left")],
     }
-    _module_class: ClassVar[type[CountModule]] = CountModule
+    _module_class: type[CountModule] = CountModule
 
     def __init__(
         self,
