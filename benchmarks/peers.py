@@ -1,4 +1,4 @@
-"""What the SDLGM is compared with: a Gumbel-Softmax VAE, a plain SDLGM, and the bare matrix products.
+"""The peers of the SDLGM: a Gumbel-Softmax VAE, a plain SDLGM, and the bare matrix products.
 
 All have `step(batch)`, one training iteration of the paper's networks on a batch of grey images.
 """

@@ -1,4 +1,4 @@
-"""What each step bought: pieces of an iteration, in plain torch and as they are now, on one thread."""
+"""Pieces of an iteration, in plain torch and as the library does them, on one thread."""
 
 from collections.abc import Callable
 from typing import Any

@@ -108,7 +108,7 @@ class CoupledCategorical(PresenceCodes[LatentVector]):
     logits: Float[Tensor, "batch V W"]
     """The logits of each variable before the coupling is added."""
     coupling: Float[Tensor, "K K"]
-    """What a symbol of one variable adds to the logits of later variables; zero for earlier ones."""
+    """The effect of a symbol of one variable on the logits of later variables; zero for earlier ones."""
 
     has_closed_kl = False
 

@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from sklearn.base import ClassifierMixin, clone
-from sklearn.metrics import f1_score
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -446,6 +445,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         score : float
 
         """
+        from sklearn.metrics import f1_score  # slow to import
+
         true, own = self._true_and_probs(X, y)
         # One more column of zeros: f1_score takes a single column for two classes.
         true = np.pad(true, ((0, 0), (0, 1)))

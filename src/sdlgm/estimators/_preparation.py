@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.model_selection import train_test_split
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from sdlgm import _kernels
@@ -229,6 +228,8 @@ def prepare_training(rows: Rows | RowFiles, validation_fraction: float | None, s
     if validation_fraction is None:
         order = np.random.default_rng(seed).permutation(rows.shape[0])
         return TrainingData(rows, rows[order[:WATCHED_ROWS]], Columns.of(rows), is_unit)
+    from sklearn.model_selection import train_test_split  # slow to import
+
     split = cast(list[Rows], train_test_split(rows, test_size=validation_fraction, random_state=seed))
     rows, watched = split
     if rows.shape[0] < 2:
