@@ -183,7 +183,7 @@ class MultiLabelModule(TemperedModule):
 
 
 def join_features(
-    labels: Float[Tensor, "S rows K"] | None, latent: Float[Tensor, "S rows U"] | None
+    labels: Float[Tensor, "#S rows K"] | None, latent: Float[Tensor, "S rows U"] | None
 ) -> Float[Tensor, "S rows Z"]:
     """Return labels and latent features side by side, the input of the decoder."""
     assert labels is not None
