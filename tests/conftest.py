@@ -11,7 +11,7 @@ import torch  # noqa: E402
 from sklearn.datasets import load_digits  # noqa: E402
 
 from sdlgm import SDLGM  # noqa: E402
-from sdlgm.model import noise, ordered, slots, subset, symbols, variables  # noqa: E402
+from sdlgm.model import Noise, arrays  # noqa: E402
 from sdlgm.train import Trainer  # noqa: E402
 
 SMALL = {"n_components": 16, "max_active": 5, "hidden": (32,), "gate_hidden": (8,), "max_iter": 60, "batch_size": 50}
@@ -25,7 +25,7 @@ def one_thread():
 
 @pytest.fixture(autouse=True, scope="session")
 def later_steps_unchecked():
-    """Later steps of a fit have the shapes of the first ones, and take half the time if nobody looks at them again."""
+    """Check shapes in the first steps of a fit only: later steps have the same shapes, and take half the time."""
     step = Trainer.step
 
     def partly_checked(trainer: Trainer, *args):
@@ -43,6 +43,12 @@ def later_steps_unchecked():
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def noise(generator) -> Noise:
+    """Noise for whole batches."""
+    return Noise(generator)
 
 
 @pytest.fixture(scope="session")
@@ -82,8 +88,7 @@ def fitted_gaussian(measurements) -> SDLGM:
 
 @pytest.fixture(params=["compiled", "plain"])
 def loops(request, monkeypatch) -> str:
-    """Both ways to the same result: the compiled loops of the CPU, and torch's operations, for other devices."""
+    """Run a test with the compiled kernels of the CPU, and with torch's operations, which other devices take."""
     if request.param == "plain":
-        for module in (noise, ordered, slots, subset, symbols, variables):
-            monkeypatch.setattr(module, "has_kernels", lambda tensor: False)
+        monkeypatch.setattr(arrays, "has_kernels", lambda tensor: False)
     return request.param
