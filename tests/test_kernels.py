@@ -10,23 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
-from sdlgm.model.divergence import slot_divergence
-from sdlgm.model.relaxation import _RelaxedCounts, relaxed_counts
-from sdlgm.model.symbols import symbols
 from torch.autograd import gradcheck
 
 from sdlgm import _kernels
-from sdlgm.estimators._codes import sparse_rows, stacked
+from sdlgm.estimators._codes import sparse_rows, stack_rows
 from sdlgm.gradients import GumbelSoftmax
-from sdlgm.model import SlotDistribution, Temperatures
-from sdlgm.model.noise import bernoulli, block_keys
+from sdlgm.model import Noise, SlotDistribution, Temperatures
+from sdlgm.model import arrays as model_arrays
+from sdlgm.model.codes._relaxed_slots import _RelaxedCounts, relaxed_counts
+from sdlgm.model.codes._slot_divergence import slot_divergence
+from sdlgm.model.codes._slot_symbols import slot_symbols
 
 ALPHA = 1e-4  # level of the goodness-of-fit tests, whose seeds are fixed
 TEMPERATURES = [(1.0, 1.0), (0.5, 3.0), (2.0, 0.2), (0.3, 0.1)]
 
 
 def keys(n_rows: int, seed: int = 0) -> np.ndarray:
-    return block_keys(n_rows, torch.Generator().manual_seed(seed))
+    return Noise.seeded(seed).block_keys(n_rows)
 
 
 def parameters(batch: int, n_features: int, dtype=torch.float64) -> tuple[torch.Tensor, torch.Tensor]:
@@ -51,42 +51,15 @@ def relaxed(dtype=np.float32, *, n_rows=60, n_slots=7, n_features=11, temperatur
     )
 
 
-# Noise
-
-
-def test__bernoulli__many_draws__fit_their_probabilities(generator, loops):
-    probs = torch.tensor([[0.0, 1e-3, 0.3, 0.5, 0.999, 1.0]]).expand(40_000, -1)
-    ones = bernoulli(probs, generator).sum(0).numpy()
-    assert ones[0] == 0
-    assert ones[-1] == 40_000
-    for n, p in zip(ones[1:-1], probs[0, 1:-1].tolist(), strict=True):
-        assert stats.binomtest(int(n), 40_000, p).pvalue > ALPHA
-
-
-def test__bernoulli__rows_and_columns__are_uncorrelated(generator):
-    drawn = bernoulli(torch.full((4000, 12), 0.5), generator).numpy()
-    for matrix in (drawn, np.column_stack([drawn[:-1, 0], drawn[1:, 0]])):
-        correlation = np.corrcoef(matrix.T) - np.eye(matrix.shape[1])
-        assert np.abs(correlation).max() < 4.5 / np.sqrt(len(drawn))
-
-
-def test__block_keys__same_generator__give_fresh_numbers(generator):
-    probs = torch.full((30, 50), 0.5)
-    first, second = bernoulli(probs, generator), bernoulli(probs, generator)
-    assert not torch.equal(first, second)
-    assert not torch.equal(first[:5], first[25:])  # another block has another key
-    torch.testing.assert_close(first, bernoulli(probs, torch.Generator().manual_seed(0)))
-
-
 # Relaxed counts
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-def test__relaxed_counts__many_draws__have_the_distribution_of_the_plain_slots(temperature, generator):
+def test__relaxed_counts__many_draws__have_the_distribution_of_the_plain_slots(temperature, noise):
     distribution = SlotDistribution(torch.tensor([0.4]), torch.tensor([[1.0, 0.0, -1.0]]), 2)
     temperatures = Temperatures(*map(torch.tensor, temperature))
-    ours = distribution.relaxed_sample(30_000, temperatures, generator)[:, 0]
-    gates, features = distribution.relaxed_parts(30_000, temperatures, generator)
+    ours = distribution.relaxed_sample(30_000, temperatures, noise)[:, 0]
+    gates, features = distribution.relaxed_parts(30_000, temperatures, noise)
     plain = torch.einsum("sbl,sblk->sbk", gates[..., 0], features)[:, 0]
     for weights in ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0], [1.0, -2.0, 0.5]):
         projection = torch.tensor(weights)
@@ -133,7 +106,7 @@ def test__relaxed_counts__nothing_kept__are_the_same_counts():
 
 def peak_bytes(distribution: SlotDistribution) -> int:
     temperatures = Temperatures(torch.tensor(1.0), torch.tensor(1.0))
-    arguments = {"n_samples": 1, "temperatures": temperatures, "generator": torch.Generator().manual_seed(0)}
+    arguments = {"n_samples": 1, "temperatures": temperatures, "noise": Noise.seeded(0)}
     tracemalloc.start()
     value = GumbelSoftmax(1)(distribution, lambda counts: counts.sum(-1), **arguments).sum()
     if value.requires_grad:
@@ -153,18 +126,18 @@ def test__relaxed_counts__memory__is_one_large_array_in_training_and_none_otherw
         assert peak_bytes(SlotDistribution(gate_logit, feature_logits, n_slots)) < 0.3 * one
 
 
-def test__relaxed_counts__temperature_zero__does_not_divide_by_zero(generator):
-    zero = torch.tensor(0.0)
-    counts = relaxed_counts(*parameters(2, 5, torch.float32), zero, zero, n_slots=3, n_samples=1, generator=generator)
+def test__relaxed_counts__temperature_zero__does_not_divide_by_zero(noise):
+    zero = Temperatures(torch.tensor(0.0), torch.tensor(0.0))
+    counts = relaxed_counts(*parameters(2, 5, torch.float32), zero, n_slots=3, n_samples=1, noise=noise)
     assert counts.shape == (1, 2, 5)
 
 
-def test__relaxed_counts__nan_logit__gives_nan_counts(generator):
+def test__relaxed_counts__nan_logit__gives_nan_counts(noise):
     gate_logit, feature_logits = parameters(2, 5, torch.float32)
     broken = feature_logits.detach().clone()
     broken[1, 2] = torch.nan
-    one = torch.tensor(1.0)
-    counts = relaxed_counts(gate_logit, broken, one, one, n_slots=3, n_samples=1, generator=generator)
+    one = Temperatures(torch.tensor(1.0), torch.tensor(1.0))
+    counts = relaxed_counts(gate_logit, broken, one, n_slots=3, n_samples=1, noise=noise)
     assert bool(torch.isfinite(counts[0, 0]).all())
     assert bool(torch.isnan(counts[0, 1]).any())
 
@@ -172,18 +145,18 @@ def test__relaxed_counts__nan_logit__gives_nan_counts(generator):
 # Symbols and divergence
 
 
-def test__symbols__double_precision__pass_gradcheck_and_equal_the_plain_ones(monkeypatch):
+def test__slot_symbols__double_precision__pass_gradcheck_and_equal_the_plain_ones(monkeypatch):
     inputs = parameters(3, 4)
-    assert gradcheck(symbols, inputs)
-    compiled = symbols(*inputs)
-    monkeypatch.setattr("sdlgm.model.symbols.has_kernels", lambda tensor: False)
-    for ours, plain in zip(compiled, symbols(*inputs), strict=True):
+    assert gradcheck(slot_symbols, inputs)
+    compiled = slot_symbols(*inputs)
+    monkeypatch.setattr(model_arrays, "has_kernels", lambda tensor: False)
+    for ours, plain in zip(compiled, slot_symbols(*inputs), strict=True):
         torch.testing.assert_close(ours, plain)
 
 
 @pytest.mark.parametrize("gate_logit", [-1e4, -90.0, -20.0, 0.0, 20.0, 90.0, 1e4])
-def test__symbols__extreme_gates__stay_probabilities(gate_logit):
-    log_probs, probs = symbols(torch.tensor([gate_logit]), torch.tensor([[1e4, 0.0, -1e4]]))
+def test__slot_symbols__extreme_gates__stay_probabilities(gate_logit):
+    log_probs, probs = slot_symbols(torch.tensor([gate_logit]), torch.tensor([[1e4, 0.0, -1e4]]))
     assert not bool(torch.isnan(log_probs).any())
     assert float(probs.sum()) == pytest.approx(1.0, abs=1e-6)
     assert float(probs[0, 0]) == pytest.approx(1 / (1 + np.exp(np.clip(gate_logit, -700, 700))), rel=1e-5)
@@ -192,7 +165,7 @@ def test__symbols__extreme_gates__stay_probabilities(gate_logit):
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test__divergence__double_precision__passes_gradcheck(exact):
+def test__slot_divergence__double_precision__passes_gradcheck(exact):
     prior_gate = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
     prior = torch.tensor([0.5, -0.2, 0.1, 0.9], dtype=torch.float64, requires_grad=True)
 
@@ -276,7 +249,7 @@ def test__sparse_rows__batches__stack_to_the_same_matrix():
     dense = rng.poisson(0.3, (7, 9))
     dense[3] = 0
     parts = [sparse_rows(torch.from_numpy(part)) for part in (dense[:4], dense[4:])]
-    matrix = stacked(parts, 9)
+    matrix = stack_rows(parts, 9)
     matrix.check_format(full_check=True)
     assert matrix.dtype == np.int32
     assert matrix.indptr.dtype == matrix.indices.dtype == np.int32

@@ -1,4 +1,4 @@
-"""What a run survives: kills, full disks, vanished folders, damaged checkpoints."""
+"""Faults of a run: kills, full disks, missing folders, damaged checkpoints."""
 
 import json
 import multiprocessing
@@ -19,8 +19,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from sdlgm import SDLGM, CheckpointError, SDLGMClassifier, SDLGMCounter, SDLGMError
-from sdlgm._tensorfile import METADATA_KEY
+from sdlgm._tensorfile import METADATA_KEY, checksum
 from sdlgm.errors import ModelFileError
+from sdlgm.train import Trainer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="POSIX signals and limits")
 
@@ -51,7 +52,7 @@ def assert_resumes_to_the_same(folder, X) -> None:
 
 
 def train(folder, X, reached) -> None:
-    """In another process: note every iteration in shared memory."""
+    """Train in another process, and write every iteration to shared memory."""
 
     def note(_module, iteration: int) -> None:
         reached.value = iteration
@@ -90,7 +91,7 @@ def test__kill__at_random_moments__leaves_a_readable_checkpoint_that_has_lost_li
 
 
 def failing(folder, X, at: int, fault, errors) -> None:
-    """In another process: let the fault happen after an iteration, and tell what the run says."""
+    """Train in another process, cause the fault after an iteration, and send the error message back."""
 
     def callback(_module, iteration: int) -> None:
         if iteration == at:
@@ -107,7 +108,7 @@ def failing(folder, X, at: int, fault, errors) -> None:
 
 
 def no_space(folder) -> None:
-    """No file of this process may be longer than a few bytes."""
+    """Limit the files of this process to a few bytes."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
 
@@ -163,11 +164,12 @@ def resume(digits, folder) -> SDLGM:
 
 
 def changed(checkpoint, folder, change) -> None:
-    """Copy a checkpoint with its document and tensors changed."""
+    """Copy a checkpoint with its document and tensors changed, and a checksum that fits them."""
     tensors = load_file(checkpoint)
     with safe_open(checkpoint, framework="pt") as file:
         content = json.loads(file.metadata()[METADATA_KEY])
     change(content["document"], tensors)
+    content["sha256"] = checksum(content, tensors)
     save_file(tensors, folder / checkpoint.name, {METADATA_KEY: json.dumps(content)})
 
 
@@ -189,6 +191,11 @@ def _set(part: str, key: str, value):
         _set("document", "history", 7),
         _set("document", "identity", []),
         _set("document", "n_without_improvement", None),
+        _set("document", "training", None),
+        _set("document", "training", [1.0]),
+        _set("document", "training", ["much", 3]),
+        _set("document", "training", [1.0, -3]),
+        lambda document, _: document.pop("training"),
         _set("tensors", "optimizer.0.exp_avg", torch.zeros(3)),
         _set("tensors", "optimizer.999.exp_avg", torch.zeros(3)),
         _set("tensors", "optimizer.zero.exp_avg", torch.zeros(3)),
@@ -202,6 +209,8 @@ def _set(part: str, key: str, value):
     ],
 )
 def test__resume__tampered_checkpoint__is_a_named_error(digits, checkpoint, tmp_path, change):
+    changed(checkpoint, tmp_path, lambda *_: None)
+    resume(digits, tmp_path)
     changed(checkpoint, tmp_path, change)
     with pytest.raises(ModelFileError):
         resume(digits, tmp_path)
@@ -232,23 +241,15 @@ def test__resume__every_estimator__ends_where_an_uninterrupted_run_does(tmp_path
     context = multiprocessing.get_context("fork")
 
     def run() -> None:
-        model = estimator(**options, checkpoint_dir=tmp_path, checkpoint_every=5)
-        trainer_step = model._new_trainer
+        step = Trainer.step
 
-        def stopping(module, seed):
-            trainer = trainer_step(module, seed)
-            step = trainer.step
+        def killed(trainer, batch):
+            if trainer.iteration == 8:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return step(trainer, batch)
 
-            def killed(rows):
-                if trainer.iteration == 8:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return step(rows)
-
-            trainer.step = killed
-            return trainer
-
-        model._new_trainer = stopping
-        model.fit(X, Y)
+        Trainer.step = killed  # in this process only
+        estimator(**options, checkpoint_dir=tmp_path, checkpoint_every=5).fit(X, Y)
 
     process = context.Process(target=run)
     process.start()

@@ -1,11 +1,10 @@
-"""Two processes on one batch are as good as one."""
+"""Several processes that share every batch."""
 
 import os
 import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,9 +13,9 @@ import torch.distributed as dist
 from torch.multiprocessing.spawn import start_processes
 
 from sdlgm import SDLGM, ProcessLostError
-from sdlgm.model.shards import WHOLE, Shard, current, working_on
-from sdlgm.train import FabricProcesses, Monitor
-from sdlgm.train.processes import ALONE, Processes
+from sdlgm.model import Batch, Noise, Objective
+from sdlgm.model.shards import Shard
+from sdlgm.train import ALONE, FabricProcesses, Monitor, Processes, Trainer
 
 SETTINGS = {
     "n_components": 16,
@@ -29,7 +28,7 @@ SETTINGS = {
 
 
 class FakeFabric:
-    """What `FabricProcesses` needs of Fabric, on a process group that is there."""
+    """The methods of Fabric that `FabricProcesses` calls, on an existing process group."""
 
     def __init__(self):
         self.global_rank, self.world_size = dist.get_rank(), dist.get_world_size()
@@ -42,42 +41,37 @@ class FakeFabric:
         dist.barrier()
 
 
-def gradients_after_one_step(options: dict, rows: np.ndarray, processes=None) -> dict[str, np.ndarray]:
-    """Of the very first batch, as the optimiser sees them."""
-    model = SDLGM(**{**SETTINGS, **options})
-    if processes is not None:
-        model._processes = processes
-    seen = {}
+def gradients_of_first_step(options: dict, rows: np.ndarray, processes: Processes = ALONE) -> dict[str, np.ndarray]:
+    """Return the gradients that the optimiser gets in the first step, and the buffers."""
+    found = {}
 
     class StopError(Exception):
         pass
 
-    start = model._start
+    step = Trainer.step
 
-    def watched(*arguments):
-        fitting = start(*arguments)
-        trainer = fitting.trainer
-
+    def stopped(trainer: Trainer, batch: Batch) -> Objective:
         def stop(*_args, **_kwargs):
             module = trainer.module
-            seen.update({name: p.grad.clone().numpy() for name, p in module.named_parameters() if p.grad is not None})
-            seen.update({f"buffer.{name}": b.clone().float().numpy() for name, b in module.named_buffers()})
+            found.update({name: p.grad.clone().numpy() for name, p in module.named_parameters() if p.grad is not None})
+            found.update({f"buffer.{name}": b.clone().float().numpy() for name, b in module.named_buffers()})
             raise StopError
 
         trainer.optimizer.step = stop
-        return fitting
+        return step(trainer, batch)
 
-    model._start = watched  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(StopError):
-        model._fit(rows)
-    return seen
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "step", stopped)
+        with pytest.raises(StopError):
+            SDLGM(**{**SETTINGS, **options})._fit(rows, processes=processes)
+    return found
 
 
 def one_of_two(rank: int, port: int, options: dict, rows: np.ndarray, path: str) -> None:
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=2)
-    found = gradients_after_one_step(options, rows, FabricProcesses(FakeFabric()))
+    found = gradients_of_first_step(options, rows, FabricProcesses(FakeFabric()))
     if rank == 0:
         np.savez(path, **found)  # pyright: ignore[reportArgumentType]
     dist.destroy_process_group()
@@ -103,19 +97,12 @@ def free_port() -> int:
 def test__two_processes__same_batch__give_the_gradients_of_one(digits, tmp_path, options):
     path = tmp_path / "found.npz"
     start_processes(one_of_two, (free_port(), options, digits, str(path)), nprocs=2, start_method="fork")
-    alone = gradients_after_one_step(options, digits)
+    alone = gradients_of_first_step(options, digits)
     with np.load(path) as found:
         assert set(found.files) == set(alone)
         for name, expected in alone.items():
             np.testing.assert_allclose(found[name], expected, rtol=1e-3, atol=1e-5, err_msg=name)
     assert max(np.abs(value).max() for value in alone.values()) > 1e-3
-
-
-def test__shards__context__is_left_as_it_was():
-    assert current() == WHOLE
-    with working_on(Shard(1, 2)):
-        assert current() == Shard(1, 2)
-    assert current() == WHOLE
 
 
 SCRIPT = """
@@ -128,10 +115,10 @@ from sdlgm.train import Trainer
 
 step = Trainer.step
 
-def dying(self, rows):
+def dying(self, batch):
     if self.iteration == 15 and self.processes.shard.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    return step(self, rows)
+    return step(self, batch)
 
 if os.environ.get("DIE"):
     Trainer.step = dying
@@ -186,10 +173,10 @@ from sdlgm.train import Trainer
 
 step = Trainer.step
 
-def diverging(self, rows):
+def diverging(self, batch):
     if self.iteration == 12:
         raise TrainingDivergedError("kl is not finite at iteration 12")
-    return step(self, rows)
+    return step(self, batch)
 
 def main():
     X = np.random.default_rng(0).random((200, 6))
@@ -229,7 +216,7 @@ def test__torchrun__is_recognised(script, tmp_path):
 
 @pytest.mark.slow
 def test__process_that_dies__is_noticed_by_the_others(script, tmp_path):
-    """Processes as torchrun starts them, but with nobody who looks after them."""
+    """Processes as torchrun starts them, without a launcher that ends the others."""
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "GROUP_RANK": "0"}
     common |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "test", "DIE": "1"}
     with ThreadPoolExecutor(2) as pool:
@@ -278,15 +265,12 @@ def test__monitor__features_in_use__are_those_of_the_codes_of_all_processes(digi
     def codes(rank: int, n_processes: int) -> np.ndarray:
         x = torch.from_numpy(watched[rank::n_processes])
         with torch.no_grad():
-            return module.eval().inference(x).sample(1, torch.Generator().manual_seed(3 + rank))[0].numpy() > 0
+            return module.eval().inference(x).sample(1, Noise.seeded(3 + rank))[0].numpy() > 0
 
-    def seen_by(processes: Processes) -> int | None:
-        device = torch.device("cpu")
-        return monitor(
-            SimpleNamespace(module=module, config=config, iteration=1, device=device, processes=processes)
-        ).features_used
+    def features_used(processes: Processes) -> int | None:
+        return monitor(Trainer(module, config, seed=0, processes=processes, iteration=1)).features_used
 
-    assert seen_by(ALONE) == codes(0, 1).any(axis=0).sum()
+    assert features_used(ALONE) == codes(0, 1).any(axis=0).sum()
     first, second = codes(0, 2), codes(1, 2)
-    assert seen_by(Half(0, second.sum(axis=0))) == (first.any(axis=0) | second.any(axis=0)).sum()
-    assert seen_by(Half(1, np.zeros(16))) == second.any(axis=0).sum()
+    assert features_used(Half(0, second.sum(axis=0))) == (first.any(axis=0) | second.any(axis=0)).sum()
+    assert features_used(Half(1, np.zeros(16))) == second.any(axis=0).sum()

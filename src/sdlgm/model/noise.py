@@ -51,5 +51,5 @@ class Noise:
     def bernoulli(self, probs: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
         """Draw zeros and ones with the given probabilities of a one."""
         if not arrays.has_kernels(probs):
-            return torch.bernoulli(probs, generator=self.generator)
+            return (self.uniform(tuple(probs.shape), probs, rows=0) < probs).to(probs.dtype)
         return torch.from_numpy(_kernels.draw_binary(self.block_keys(len(probs)), arrays.as_array(probs)))

@@ -1,3 +1,5 @@
+"""The distribution of slots, compared with torch.distributions and with sums over all codes."""
+
 import math
 import tracemalloc
 
@@ -12,17 +14,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from enumeration import L0, K, all_counts, all_slots, tiny, tiny_prior
 from sdlgm import _kernels
-from sdlgm.model import SlotDistribution, Temperatures
+from sdlgm.model import Noise, SlotDistribution, Temperatures
 
-ALPHA = 1e-4  # of the goodness-of-fit tests; seeds are fixed, so they fail for wrong code only
+ALPHA = 1e-4  # level of the goodness-of-fit tests, whose seeds are fixed
 
 
 def temperatures(gate: float, feature: float) -> Temperatures:
     return Temperatures(torch.tensor(gate), torch.tensor(feature))
 
 
-def _parts(distribution: SlotDistribution, n_samples: int, at: Temperatures, generator: torch.Generator):
-    gates, features = distribution.relaxed_parts(n_samples, at, generator)
+def _parts(distribution: SlotDistribution, n_samples: int, at: Temperatures, noise: Noise):
+    gates, features = distribution.relaxed_parts(n_samples, at, noise)
     return gates.unbind(-1), features
 
 
@@ -112,19 +114,19 @@ def test__presence__enumerated__equals_probability_of_a_positive_count():
         torch.testing.assert_close(distribution.presence[0, k], expected)
 
 
-def test__sample__many_draws__fit_the_multinomial(generator, loops):
+def test__sample__many_draws__fit_the_multinomial(noise, loops):
     distribution = tiny()
-    drawn = distribution.sample(20_000, generator)[:, 0]
+    drawn = distribution.sample(20_000, noise)[:, 0]
     observed = np.array([int((drawn == counts).all(-1).sum()) for counts in all_counts()])
     expected = distribution.log_prob(all_counts()[:, None, :])[:, 0].exp().detach().numpy() * len(drawn)
     assert observed.sum() == len(drawn)
     assert stats.chisquare(observed, expected).pvalue > ALPHA
 
 
-def test__relaxed_parts__rounded__fit_gate_and_features(generator):
+def test__relaxed_parts__rounded__fit_gate_and_features(noise):
     """Rounding a relaxed draw gives a draw of the discrete variable, at any temperature."""
     distribution = SlotDistribution(torch.tensor([0.7]), torch.tensor([[0.6, 0.3, 0.1]]).log(), L0)
-    (gates, _), features = _parts(distribution, 10_000, temperatures(2.0, 0.7), generator)
+    (gates, _), features = _parts(distribution, 10_000, temperatures(2.0, 0.7), noise)
     n = gates.numel()
     on = int((gates > 0.5).sum())
     assert stats.binomtest(on, n, float(distribution.gate_prob)).pvalue > ALPHA
@@ -133,9 +135,9 @@ def test__relaxed_parts__rounded__fit_gate_and_features(generator):
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
-def test__relaxed_parts__same_temperature__has_the_law_of_torch_distributions(temperature, generator):
+def test__relaxed_parts__same_temperature__has_the_law_of_torch_distributions(temperature, noise):
     distribution = SlotDistribution(torch.tensor([0.7]), torch.tensor([[0.6, 0.3, 0.1]]).log(), 1)
-    (gates, _), features = _parts(distribution, 4000, temperatures(temperature, temperature), generator)
+    (gates, _), features = _parts(distribution, 4000, temperatures(temperature, temperature), noise)
     torch.manual_seed(1)
     reference = RelaxedOneHotCategorical(torch.tensor(temperature), logits=distribution.feature_log_probs[0])
     theirs = reference.sample(torch.Size([4000]))
@@ -147,7 +149,7 @@ def test__relaxed_parts__same_temperature__has_the_law_of_torch_distributions(te
 
 
 class LargestTensor(TorchDispatchMode):
-    """Remembers the number of elements of the largest tensor that an operation made."""
+    """Record the number of elements of the largest tensor that an operation made."""
 
     def __init__(self):
         super().__init__()
@@ -162,17 +164,17 @@ class LargestTensor(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("what", ["sample", "mode"])
-def test__hard_codes__large_budget__make_no_batch_by_slots_by_features_tensor(what, generator):
+def test__hard_codes__large_budget__make_no_batch_by_slots_by_features_tensor(what, noise):
     batch, n_slots, n_features = 8, 64, 100
-    logits = torch.randn(batch, n_features, generator=generator)
+    logits = torch.randn(batch, n_features, generator=noise.generator)
     distribution = SlotDistribution(torch.zeros(batch), logits.log_softmax(-1), n_slots)
 
     def code() -> None:
-        distribution.sample(1, generator) if what == "sample" else distribution.mode()
+        distribution.sample(1, noise) if what == "sample" else distribution.mode()
 
     with LargestTensor():
         code()  # compile and import first
-    tracemalloc.start()  # the arrays of the compiled loops
+    tracemalloc.start()  # the arrays of the kernels
     with LargestTensor() as largest:
         code()
     peak = tracemalloc.get_traced_memory()[1]
@@ -180,8 +182,8 @@ def test__hard_codes__large_budget__make_no_batch_by_slots_by_features_tensor(wh
     assert largest.numel <= batch * (n_features + 1)
     assert peak < 4 * batch * n_slots * n_features / 2
     with LargestTensor() as largest:
-        distribution.relaxed_parts(1, temperatures(1.0, 1.0), generator)
-    assert largest.numel == batch * n_slots * n_features  # the measurement would notice
+        distribution.relaxed_parts(1, temperatures(1.0, 1.0), noise)
+    assert largest.numel == batch * n_slots * n_features  # so the measurement detects such a tensor
 
 
 @given(
@@ -212,13 +214,13 @@ def test__multinomial_mode__small_cases__is_the_most_probable_outcome(probs, n):
 )
 @settings(deadline=None)
 def test__budget__any_parameters__is_never_exceeded(gate_logit, scale, n_slots, n_features, dtype, temperature, seed):
-    generator = torch.Generator().manual_seed(seed)
-    logits = scale * torch.randn(3, n_features, generator=generator, dtype=dtype)
+    noise = Noise.seeded(seed)
+    logits = scale * torch.randn(3, n_features, generator=noise.generator, dtype=dtype)
     distribution = SlotDistribution(torch.full((3,), gate_logit, dtype=dtype), logits.log_softmax(-1), n_slots)
-    for counts in (distribution.sample(2, generator), distribution.mode()):
+    for counts in (distribution.sample(2, noise), distribution.mode()):
         assert bool((counts >= 0).all())
         assert bool((counts.sum(-1) <= n_slots).all())
         assert bool(((counts > 0).sum(-1) <= n_slots).all())
-    relaxed = distribution.relaxed_sample(1, temperatures(temperature, temperature), generator)
+    relaxed = distribution.relaxed_sample(1, temperatures(temperature, temperature), noise)
     assert bool(torch.isfinite(relaxed).all())
     assert bool((relaxed.sum(-1) <= n_slots * (1 + 1e-4)).all())

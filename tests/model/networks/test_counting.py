@@ -1,12 +1,13 @@
+"""Encoders of counts: votes of patches, patches of a picture, random shifts."""
+
 import itertools
 
 import numpy as np
 import pytest
 import torch
-from sdlgm.model.counting import CELL, CountConfig, CountModule, shifted, slots_of_votes
-from sdlgm.model.supervised import Step
 
 from enumeration import all_counts
+from sdlgm.model.networks.counting import CELL, CountConfig, PatchEncoder, shift_randomly, slots_of_votes
 
 CONFIG = {
     "n_classes": 3,
@@ -18,14 +19,6 @@ CONFIG = {
     "patch": (2, 2),
     "stride": (2, 2),
     "max_shift": 0,
-}
-PICTURES = {"shape": (8, 16, 1)}
-MODULES = {
-    "mlp": CountConfig(shape=(5,), encoder="mlp", **CONFIG),
-    "cnn": CountConfig(encoder="cnn", **PICTURES, **CONFIG),
-    "patches": CountConfig(encoder="patches", **PICTURES, **CONFIG),
-    "more patches": CountConfig(encoder="patches", **PICTURES, **{**CONFIG, "stride": (1, 1)}),
-    "fewer patches": CountConfig(encoder="patches", **PICTURES, **{**CONFIG, "patch": (2, 4)}),
 }
 
 
@@ -71,49 +64,13 @@ def test__votes__sums__pass_gradcheck():
         torch.autograd.gradcheck(lambda given: slots_of_votes(given, 2).log_probs, inputs)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test__objective__every_encoder__is_the_multinomial_log_probability(name):
-    config = MODULES[name]
-    module = CountModule(config).double().eval()
-    generator = torch.Generator().manual_seed(0)
-    x = torch.rand(5, int(np.prod(config.shape)), generator=generator, dtype=torch.float64)
-    y = torch.tensor([[0, 0, 0], [1, 0, 0], [0, 2, 0], [1, 0, 1], [0, 1, 1]], dtype=torch.float64)
-    step = Step(lambda *_: pytest.fail("nothing is drawn"), "exact", 1.0, 1, generator)
-    objective = module.objective(x, y, torch.ones(5, dtype=torch.float64), step)
-    slots = module.inference(x)
-    all_symbols = torch.cat([(2 - y.sum(-1, keepdim=True)), y], dim=-1)
-    expected = torch.stack(
-        [
-            torch.distributions.Multinomial(2, probs).log_prob(counts)
-            for probs, counts in zip(slots.probs, all_symbols, strict=True)
-        ]
-    )
-    torch.testing.assert_close(objective.value, expected)
-    torch.testing.assert_close(module.watched(x, y, "exact", generator).n_active, 2 * slots.probs[:, 1:].sum(-1))
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test__adapt_to__mean_counts__are_near_the_first_predictions(name):
-    config = MODULES[name]
-    module = CountModule(config).eval()
-    with torch.no_grad():
-        for parameter in module.posterior.out.parameters():
-            parameter.zero_()
-    module.adapt_to(torch.tensor([0.4, 0.0, 0.8]))
-    x = torch.rand(3, int(np.prod(config.shape)))
-    expected = torch.tensor([[0.4, 0.0, 0.8]]).expand(3, 3)
-    # Fewer patches than slots cannot vote for as much.
-    scale = min(1.0, config.n_patches / config.n_slots) if config.encoder == "patches" else 1.0
-    torch.testing.assert_close(2 * module.inference(x).probs[:, 1:], scale * expected, atol=0.01, rtol=0.01)
-
-
 def test__patches__a_picture__is_cut_where_the_config_says():
     config = CountConfig(shape=(8, 32, 1), encoder="patches", **CONFIG)
-    module = CountModule(config).eval()
+    encoder = PatchEncoder(config).eval()
     x = torch.zeros(1, 8, 32, 1)
-    before = module.posterior.votes(x.flatten(1))
+    before = encoder.votes(x.flatten(1))
     x[:, :, 24:] = 1.0  # beyond what the convolutions at the border of the first patch can see
-    after = module.posterior.votes(x.flatten(1))
+    after = encoder.votes(x.flatten(1))
     assert before.shape == (1, 4, 1, 4)
     torch.testing.assert_close(before[..., 0], after[..., 0], rtol=0, atol=0)
     assert not torch.allclose(before[..., 3], after[..., 3])
@@ -127,30 +84,21 @@ def test__patches__any_picture_and_stride__see_all_of_it(size, stride):
     patch = tuple(min(side, 3) for side in cells)
     stride = tuple(min(side, stride) for side in patch)
     config = CountConfig(shape=size, encoder="patches", **{**CONFIG, "patch": patch, "stride": stride})
-    module = CountModule(config).double().eval()
+    encoder = PatchEncoder(config).double().eval()
     x = torch.rand(1, int(np.prod(size)), dtype=torch.float64).requires_grad_()
-    votes = module.posterior.votes(x)
+    votes = encoder.votes(x)
     assert votes.shape[2] * votes.shape[3] == config.n_patches
     votes[:, 0].sum().backward()
     assert x.grad is not None
     assert bool((x.grad != 0).all())
 
 
-def test__shifted__pictures__are_moved_as_a_whole_by_no_more_than_asked():
+def test__shift_randomly__pictures__are_moved_as_a_whole_by_no_more_than_the_limit():
     generator = torch.Generator().manual_seed(0)
     pictures = torch.zeros(200, 7, 9, 2)
     pictures[:, 3, 4] = torch.tensor([1.0, 2.0])
-    moved = shifted(pictures.flatten(1), (7, 9, 2), 2, generator).view(200, 7, 9, 2)
+    moved = shift_randomly(pictures.flatten(1), (7, 9, 2), 2, generator).view(200, 7, 9, 2)
     places = {(int(row), int(column)) for _, row, column in (moved[..., 0] == 1).nonzero().tolist()}
     assert places == set(itertools.product(range(1, 6), range(2, 7)))
     torch.testing.assert_close(moved[..., 1], 2 * moved[..., 0])
     assert float(moved[..., 0].sum()) == 200
-
-
-def test__inference__without_a_generator__neither_moves_nor_drops():
-    config = CountConfig(encoder="cnn", **PICTURES, **{**CONFIG, "dropout": 0.5, "max_shift": 2})
-    module = CountModule(config).eval()
-    x = torch.rand(4, 128)
-    torch.testing.assert_close(module.inference(x).log_probs, module.inference(x).log_probs, rtol=0, atol=0)
-    generator = torch.Generator().manual_seed(0)
-    assert not torch.allclose(module.inference(x).log_probs, module.inference(x, generator).log_probs)

@@ -1,0 +1,136 @@
+"""Signs in the training curves that a fit did not work, and curves that show none."""
+
+import pytest
+
+from sdlgm.train import Record, convergence_problem
+from sdlgm.train.convergence import MIN_DRAWS_A_FEATURE, MIN_FALL, MIN_KL, MIN_RELATIVE_FALL, MIN_SHARE_USED
+
+N_FEATURES = 40
+N_WATCHED = 500
+
+
+def record(iteration: int = 100, **changes) -> Record:
+    """Return a point of a fit without problems."""
+    values = {
+        "discrete": -100.0,
+        "relaxed": -95.0,
+        "kl": 20.0,
+        "n_active": 4.0,
+        "kl_weight": 1.0,
+        "learning_rate": 1e-3,
+        "gate_temperature": 1.0,
+        "feature_temperature": 1.0,
+        "features_used": N_FEATURES,
+        "training": -100.0,
+    }
+    return Record(iteration=iteration, **{**values, **changes})
+
+
+def problem(*history: Record, held_out: bool = False) -> str | None:
+    return convergence_problem(history, n_features=N_FEATURES, n_watched=N_WATCHED, held_out=held_out)
+
+
+def curve(*points: tuple[float, float]) -> list[Record]:
+    """Return a curve from pairs of a watched bound and a training bound."""
+    return [record(10 * (n + 1), discrete=discrete, training=training) for n, (discrete, training) in enumerate(points)]
+
+
+def test__convergence_problem__no_curve__is_none():
+    assert problem() is None
+
+
+def test__convergence_problem__good_fit__is_none():
+    assert problem(record()) is None
+    assert problem(*curve((-120, -121), (-105, -104), (-100, -95)), held_out=True) is None
+
+
+# Codes without information
+
+
+@pytest.mark.parametrize("kl", [0.0, 0.99 * MIN_KL])
+def test__convergence_problem__kl_near_zero__says_that_codes_carry_no_information(kl):
+    found = problem(record(kl=20.0), record(kl=kl))
+    assert found is not None
+    assert "carry no information" in found
+    assert f"{kl:.2g} nats" in found
+
+
+def test__convergence_problem__kl_near_zero_before_the_end__is_none():
+    assert problem(record(kl=0.0), record(kl=MIN_KL)) is None
+
+
+def test__convergence_problem__still_in_the_warm_up__is_none():
+    assert problem(record(kl=0.0, features_used=1, kl_weight=0.9)) is None
+
+
+def test__convergence_problem__kl_near_zero_with_targets__is_found_without_features():
+    found = convergence_problem([record(kl=0.0, features_used=None)])
+    assert found is not None
+    assert "carry no information" in found
+
+
+# Dead features
+
+
+def test__convergence_problem__few_features_used__says_how_many():
+    used = int(MIN_SHARE_USED * N_FEATURES) - 1
+    found = problem(record(features_used=used))
+    assert found is not None
+    assert f"use {used} of {N_FEATURES} features" in found
+    assert "n_components" in found
+
+
+def test__convergence_problem__half_of_the_features_used__is_none():
+    assert problem(record(features_used=int(MIN_SHARE_USED * N_FEATURES))) is None
+
+
+def test__convergence_problem__too_few_codes_to_contain_all_features__is_none():
+    """With few rows and short codes, features are missing by chance."""
+    dead = record(features_used=1)
+    enough = int(MIN_DRAWS_A_FEATURE * N_FEATURES / dead.n_active)
+    assert convergence_problem([dead], n_features=N_FEATURES, n_watched=enough) is not None
+    assert convergence_problem([dead], n_features=N_FEATURES, n_watched=enough - 1) is None
+
+
+def test__convergence_problem__features_not_counted__is_none():
+    assert problem(record(features_used=None)) is None
+    assert convergence_problem([record(features_used=1)], n_watched=N_WATCHED) is None
+
+
+# Overfitting
+
+
+OVERFITTED = ((-120, -119), (-100, -98), (-110, -90))
+
+
+def test__convergence_problem__validation_falls_while_training_rises__says_where_it_was_best():
+    found = problem(*curve(*OVERFITTED), held_out=True)
+    assert found is not None
+    assert "overfits" in found
+    assert "from -100.0 nats at iteration 20 to -110.0 at 30" in found
+
+
+def test__convergence_problem__watched_rows_not_held_out__is_none():
+    assert problem(*curve(*OVERFITTED)) is None
+
+
+def test__convergence_problem__training_falls_as_well__is_none():
+    assert problem(*curve((-100, -98), (-110, -99)), held_out=True) is None
+
+
+@pytest.mark.parametrize(("best", "least"), [(-10.0, MIN_FALL), (-1000.0, MIN_RELATIVE_FALL * 1000)])
+def test__convergence_problem__fall_within_the_noise__is_none(best, least):
+    assert problem(*curve((best, -98), (best - 0.9 * least, -90)), held_out=True) is None
+    assert problem(*curve((best, -98), (best - 1.1 * least, -90)), held_out=True) is not None
+
+
+def test__convergence_problem__best_point_in_the_warm_up__does_not_count():
+    """While the KL is phased in, the objective is another one."""
+    warming = record(10, discrete=-50.0, training=-120.0, kl_weight=0.5)
+    assert problem(warming, *curve((-101, -98), (-100, -90)), held_out=True) is None
+
+
+def test__convergence_problem__points_of_early_files__do_not_count():
+    early = [record(10, discrete=-50.0, training=None), record(20, training=None)]
+    assert problem(*early, held_out=True) is None
+    assert problem(*early, record(30, training=-90.0), held_out=True) is None
