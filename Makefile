@@ -26,7 +26,7 @@ help:
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-# What a user gets, and what a developer gets on top.
+# The environment of a user, and of a developer.
 .venv/.user: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP_INSTALL) -e '.[data,report]'
 	@touch $@

@@ -110,9 +110,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
           features of a code are a code of their own (``transform(X, budget=m)``).
         - ``"shared"``: the paper's, one gate probability and one feature distribution for all slots.
     gradient : str, default="reinmax"
-        Gradient estimator for the discrete draw: ``"reinmax"``, ``"straight_through"``, ``"darn"``,
-        ``"annealed_straight_through"``, ``"score_function"`` or ``"leave_one_out"``; for other posteriors than
-        ``"chain"`` also ``"gumbel_softmax"``, ``"straight_through_gumbel"`` or ``"muprop"``; for ``"subset"`` and
+        Gradient estimator for the discrete draw. For all posteriors: ``"reinmax"``, ``"straight_through"``,
+        ``"darn"``, ``"annealed_straight_through"``, ``"score_function"`` and ``"leave_one_out"``. For all but
+        ``"chain"`` also ``"gumbel_softmax"``, ``"straight_through_gumbel"`` and ``"muprop"``; for ``"subset"`` and
         ``"ordered"`` also ``"gumbel_rao"``; for ``"subset"`` also ``"disarm"``. See `sdlgm.gradients`.
     kl : {"exact", "paper"}, default="exact"
         Divergence from the prior. The paper's also charges closed slots for a feature; the exact one is smaller. Only
