@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks.peers import PIXELS
 from benchmarks.timing import alternate, best, run, threads
 from sdlgm import SDLGM
-from sdlgm.estimators._sdlgm import _BATCH
-from sdlgm.model.networks import Encoder
+from sdlgm.estimators._fitted import BATCH
+from sdlgm.model.networks.encoders import SlotEncoder
 
 ROWS, OMP_ROWS = 10_000, 500
 STREAM_BYTES = 10 * 10**9
@@ -76,10 +76,10 @@ def measure(rounds: int) -> dict[str, Any]:
 def bare(model: SDLGM, X: np.ndarray) -> None:
     """The encoder's linear layers and activations, in batches of the same size, and nothing else."""
     encoder = model.module_.posterior.encoder
-    assert isinstance(encoder, Encoder)
+    assert isinstance(encoder, SlotEncoder)
     with torch.inference_mode():
-        for start in range(0, len(X), _BATCH):
-            hidden = encoder.trunk(torch.from_numpy(X[start : start + _BATCH]))
+        for start in range(0, len(X), BATCH):
+            hidden = encoder.trunk(torch.from_numpy(X[start : start + BATCH]))
             encoder.features(hidden)
             encoder.gate(hidden)
 

@@ -16,7 +16,8 @@ from benchmarks.iteration import BATCH, images, trainer_of
 from benchmarks.peers import N_FEATURES, N_SLOTS, PIXELS
 from benchmarks.timing import forget_peak, in_new_process, peak_memory
 from sdlgm import SDLGM
-from sdlgm.model.networks import Encoder
+from sdlgm.model import Batch
+from sdlgm.model.networks.encoders import SlotEncoder
 
 GRADIENTS = ("reinmax", "gumbel_softmax")
 SLOTS = (10, 20, 40, 80, 160, 320, 640)
@@ -52,14 +53,14 @@ def measure_here(point: dict[str, Any], repeats: int) -> dict[str, Any]:
 def _training(point: dict[str, Any], size: dict[str, int], repeats: int) -> dict[str, float]:
     settings = {"gradient": point["what"]}
     small = trainer_of(settings, n_inputs=4, n_features=4, n_slots=2, hidden=(4,))
-    small.step(images(4, 4))  # compile and load everything before memory is looked at
-    trainer, rows = trainer_of(settings, **size), images(point.get("batch", BATCH))
+    small.step(Batch(images(4, 4)))  # compile and load everything before memory is looked at
+    trainer, batch = trainer_of(settings, **size), Batch(images(point.get("batch", BATCH)))
     before = forget_peak()
-    trainer.step(rows)
+    trainer.step(batch)
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
-        trainer.step(rows)
+        trainer.step(batch)
         seconds.append(time.perf_counter() - start)
     return {"seconds": min(seconds), "memory": peak_memory() - before}
 
@@ -76,7 +77,7 @@ def _transform(point: dict[str, Any], size: dict[str, int], repeats: int) -> dic
         random_state=0,
     ).fit(X[:200])
     encoder = model.module_.posterior.encoder
-    assert isinstance(encoder, Encoder)
+    assert isinstance(encoder, SlotEncoder)
     with torch.no_grad():  # all slots on: the fullest codes that there can be
         encoder.gate[-1].get_parameter("bias").copy_(torch.tensor([5.0, -5.0]))
     model.transform(X[:10])

@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.peers import N_FEATURES, N_SLOTS, PIXELS, BareProducts, GumbelSoftmaxVAE, PlainSDLGM
 from benchmarks.timing import alternate, best, threads
 from reproduction.table1 import PAPER
-from sdlgm.model import ModelConfig, SDLGMModule
+from sdlgm.model import Batch, ModelConfig, SDLGMModule
 from sdlgm.train import TrainConfig, Trainer
 
 BATCH = 100  # the paper's
@@ -58,8 +58,8 @@ def contestants() -> dict[str, Callable[[], object]]:
         "straight_through_gumbel": trainer_of({"gradient": "straight_through_gumbel"}),
         "gumbel_softmax": trainer_of({"gradient": "gumbel_softmax"}),
     }
-    rows = images()
-    return {name: lambda peer=peer: peer.step(rows) for name, peer in peers.items()}
+    batch = Batch(images())
+    return {name: lambda peer=peer: peer.step(batch) for name, peer in peers.items()}
 
 
 def ratios(seconds: dict[str, float]) -> dict[str, float]:

@@ -1,6 +1,6 @@
-"""What the SDLGM is compared with: a Gumbel-Softmax VAE, a plain SDLGM, and the bare matrix products.
+"""The peers of the SDLGM: a Gumbel-Softmax VAE, a plain SDLGM, and the bare matrix products.
 
-All have `step(rows)`, one training iteration of the paper's networks on a batch of grey images.
+All have `step(batch)`, one training iteration of the paper's networks on a batch of grey images.
 """
 
 import math
@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributions import Bernoulli, Categorical, kl_divergence
 
-from sdlgm.model import SDLGMModule
-from sdlgm.model.networks import LogitNorm, mlp
+from sdlgm.model import Batch, Noise, SDLGMModule
+from sdlgm.model.networks.layers import logit_norm, mlp
 from sdlgm.train import binarize
 
 PIXELS = 784
@@ -32,19 +32,19 @@ class GumbelSoftmaxVAE:
 
     def __init__(self, activation: str, *, normalize_logits: bool):
         self.encoder = mlp([PIXELS, *HIDDEN, N_FEATURES], activation)
-        self.normalize = LogitNorm(N_FEATURES) if normalize_logits else nn.Identity()
+        self.normalize = logit_norm(N_FEATURES, normalize_logits)
         self.decoder = mlp([N_FEATURES, *reversed(HIDDEN), PIXELS], activation)
         self.temperature = 1.0
         parameters = [*self.encoder.parameters(), *self.normalize.parameters(), *self.decoder.parameters()]
         self.optimizer = torch.optim.Adam(parameters, fused=True)
-        self.generator = torch.Generator().manual_seed(0)
+        self.noise = Noise.seeded(0)
 
-    def step(self, rows: Tensor) -> None:
-        x = binarize(rows, "dynamic", self.generator)
+    def step(self, batch: Batch) -> None:
+        x = binarize(batch.x, "dynamic", self.noise)
         logits = self.normalize(self.encoder(x)).view(-1, self.N_LATENTS, self.N_CLASSES)
         log_probs = logits.log_softmax(-1)
         kl = (log_probs.exp() * log_probs).sum((1, 2)) + self.N_LATENTS * math.log(self.N_CLASSES)
-        uniform = torch.rand(log_probs.shape, generator=self.generator).clamp_(1e-38, 1 - 6e-8)
+        uniform = torch.rand(log_probs.shape, generator=self.noise.generator).clamp_(1e-38, 1 - 6e-8)
         noise = uniform.log_().neg_().log_()
         relaxed = ((log_probs - noise) / self.temperature).softmax(-1)
         output = self.decoder(relaxed.flatten(1))
@@ -68,8 +68,8 @@ class PlainSDLGM:
         networks = nn.ModuleList([self.features, self.gates, self.decoder])
         self.optimizer = torch.optim.Adam([*networks.parameters(), self.log_temperatures], lr=1e-3)
 
-    def step(self, rows: Tensor) -> None:
-        x = torch.bernoulli(rows)
+    def step(self, batch: Batch) -> None:
+        x = torch.bernoulli(batch.x)
         gate_logits, feature_logits = self.gates(x), self.features(x)
         gate_temperature, feature_temperature = self.log_temperatures.exp()
         gates = self._relaxed(gate_logits, gate_temperature)[..., :1]
@@ -108,7 +108,7 @@ class BareProducts:
         self.optimizer = torch.optim.Adam([*self.weights, *self.biases], fused=True)
 
     @torch.no_grad()
-    def step(self, rows: Tensor) -> None:
+    def step(self, batch: Batch) -> None:
         for x, weight, bias in zip(self.inputs, self.weights, self.biases, strict=True):
             F.linear(x, weight, bias)
         for x, weight, gradient, needed in zip(

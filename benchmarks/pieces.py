@@ -1,4 +1,4 @@
-"""What each step bought: pieces of an iteration, in plain torch and as they are now, on one thread."""
+"""Pieces of an iteration, in plain torch and as the library does them, on one thread."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +8,7 @@ import torch
 from benchmarks.iteration import BATCH, images
 from benchmarks.peers import N_FEATURES, N_SLOTS
 from benchmarks.timing import alternate, best, threads
-from sdlgm.model import SDLGMModule, SlotDistribution, Temperatures
-from sdlgm.model.module import ModelConfig
-from sdlgm.model.noise import bernoulli, gumbel
+from sdlgm.model import ModelConfig, Noise, SDLGMModule, SlotDistribution, Temperatures
 
 
 def distribution(*, gradients: bool) -> SlotDistribution:
@@ -22,17 +20,18 @@ def distribution(*, gradients: bool) -> SlotDistribution:
 
 def pieces() -> dict[str, dict[str, Callable[[], object]]]:
     """For each piece of work the ways to do it, slowest idea first."""
-    generator = torch.Generator().manual_seed(0)
+    noise = Noise.seeded(0)
+    generator = noise.generator
     rows, one = images(), torch.tensor(1.0)
     shape = (1, BATCH, N_SLOTS, N_FEATURES)
     fixed, trained, prior = distribution(gradients=False), distribution(gradients=True), SDLGMModule(_config()).prior()
     upstream = torch.ones(1, BATCH, N_FEATURES)
 
     def plain_relaxed(slots: SlotDistribution) -> torch.Tensor:
-        return slots.from_parts(*slots.relaxed_parts(1, Temperatures(one, one), generator))
+        return slots.from_parts(*slots.relaxed_parts(1, Temperatures(one, one), noise))
 
     def relaxed(slots: SlotDistribution) -> torch.Tensor:
-        return slots.relaxed_sample(1, Temperatures(one, one), generator)
+        return slots.relaxed_sample(1, Temperatures(one, one), noise)
 
     def fresh() -> SlotDistribution:  # what is cached would not be measured
         return SlotDistribution(trained.gate_logit, trained.feature_logits, N_SLOTS)
@@ -40,7 +39,7 @@ def pieces() -> dict[str, dict[str, Callable[[], object]]]:
     return {
         "noise of all slots": {
             "exponential_": lambda: torch.empty(shape).exponential_(generator=generator).log_(),
-            "rand and two logarithms": lambda: gumbel(shape, one, generator),
+            "rand and two logarithms": lambda: noise.gumbel(shape, one),
         },
         "relaxed counts, forward": {
             "tensor operations": lambda: plain_relaxed(fixed),
@@ -52,7 +51,7 @@ def pieces() -> dict[str, dict[str, Callable[[], object]]]:
         },
         "hard counts": {
             "torch.multinomial and scatter_add": lambda: _plain_counts(fixed.probs, generator),
-            "compiled": lambda: fixed.sample_symbols(1, generator),
+            "compiled": lambda: fixed.sample_symbols(1, noise),
         },
         "KL, forward and backward": {
             "term by term": lambda: fresh().prior_terms(prior, "exact").kl.sum().backward(),
@@ -61,7 +60,7 @@ def pieces() -> dict[str, dict[str, Callable[[], object]]]:
         "binary draws of a batch": {
             "torch.bernoulli": lambda: torch.bernoulli(rows, generator=generator),
             "rand and compare": lambda: torch.lt(torch.rand(rows.shape, generator=generator), rows).to(rows.dtype),
-            "compiled": lambda: bernoulli(rows, generator),
+            "compiled": lambda: noise.bernoulli(rows),
         },
         "mode of a batch": {
             "sorting and filling one slot at a time": lambda: _plain_mode(fixed.probs),

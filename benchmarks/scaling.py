@@ -19,8 +19,8 @@ import torch
 from benchmarks.timing import alternate, best
 from reproduction.provenance import publish
 from sdlgm import SDLGM, load
-from sdlgm.cluster import encode_with_ray
 from sdlgm.data import CodedParts, open_rows
+from sdlgm.estimators._ray import encode_with_ray
 
 N_ROWS, N_COLUMNS, GROUP = 40_000, 784, 4_000
 SETTINGS: dict[str, Any] = {"batch_size": 100, "random_state": 0}
@@ -41,14 +41,14 @@ devices, n_threads, n_iter, batch = (int(argument) for argument in sys.argv[2:])
 torch.set_num_threads(n_threads)
 step, times = Trainer.step, []
 
-def timed(self, rows):
+def timed(self, batch_of_rows):
     times.append(time.perf_counter())
     if self.iteration == n_iter:
         if self.processes.is_first:
             first = n_iter // 10
             print(batch * (n_iter - first) / (times[-1] - times[first]), flush=True)
         raise RuntimeError("enough")
-    return step(self, rows)
+    return step(self, batch_of_rows)
 
 Trainer.step = timed  # in processes that are started anew too
 

@@ -1,7 +1,7 @@
 """Fuzz the readers of files with atheris: `python fuzz/run.py TARGET -max_total_time=60`, or `make fuzz` for all.
 
-Anything but an error of sdlgm, more than two gigabytes of memory, or ten seconds for one file is a finding; libFuzzer
-then writes the file at fault to the working directory.
+A finding is an error that is not of sdlgm, more than two gigabytes of memory, or ten seconds for one file. libFuzzer
+then writes the file to the working directory.
 """
 
 import sys

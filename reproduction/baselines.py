@@ -12,23 +12,27 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from sklearn.utils._param_validation import StrOptions
 from torch import Tensor, nn
 
 from reproduction.internals import (
     KL,
     N_DRAWS,
+    WHOLE_BATCH,
     ChainDistribution,
+    CodeDistribution,
     EncoderOptions,
-    FromPresence,
+    GradientRule,
     IndependentVariables,
+    LogitEncoder,
     ModelConfig,
+    Noise,
     PosteriorNetwork,
+    PresenceCodes,
     PriorTerms,
     SDLGMModule,
+    Shard,
+    StrOptions,
     Temperatures,
-    ToLogProbs,
-    gumbel,
     log_odds,
     logit_encoder,
     symbols_with_gradient,
@@ -39,7 +43,7 @@ Latent = Literal["bernoulli", "categorical"]
 
 
 @dataclass(frozen=True)
-class LatentVector(FromPresence, IndependentVariables):
+class LatentVector(PresenceCodes["LatentVector"], IndependentVariables["LatentVector"]):
     """V independent variables with W symbols each. The code of a binary variable is 0 or 1, of others one-hot."""
 
     logits: Float[Tensor, "*batch V W"]
@@ -98,16 +102,20 @@ class CoupledBernoulli(ChainDistribution):
 
 
 @dataclass(frozen=True)
-class CoupledCategorical(FromPresence):
+class CoupledCategorical(PresenceCodes[LatentVector]):
     """Categorical variables, each conditioned on the variables before it through one matrix for all observations."""
 
     logits: Float[Tensor, "batch V W"]
     """The logits of each variable before the coupling is added."""
     coupling: Float[Tensor, "K K"]
-    """What a symbol of one variable adds to the logits of later variables; zero for earlier ones."""
+    """The effect of a symbol of one variable on the logits of later variables; zero for earlier ones."""
 
-    n_draws = 1
     has_closed_kl = False
+
+    @property
+    def n_slots(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The number of variables."""
+        return self.logits.shape[-2]
 
     @property
     def summary(self) -> Float[Tensor, "batch K"]:
@@ -133,36 +141,29 @@ class CoupledCategorical(FromPresence):
             current = current + symbols[-1] @ steps[v]
         return torch.stack(symbols, dim=-2)
 
-    def sample_symbols(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch V W"]:
+    def sample_symbols(self, n_samples: int, noise: Noise) -> Float[Tensor, "S batch V W"]:
         def draw(_: int, log_probs: Tensor) -> Tensor:
-            drawn = torch.multinomial(log_probs.flatten(0, 1).exp(), 1, generator=generator)
+            drawn = torch.multinomial(log_probs.flatten(0, 1).exp(), 1, generator=noise.generator)
             return F.one_hot(drawn[:, 0], log_probs.shape[-1]).to(log_probs.dtype).view_as(log_probs)
 
         with torch.no_grad():
             return self._sequentially(n_samples, draw)
 
-    def sample(self, n_samples: int, generator: torch.Generator) -> Float[Tensor, "S batch K"]:
-        return self.counts(self.sample_symbols(n_samples, generator))
-
-    def relaxed_sample(
-        self, n_samples: int, temperatures: Temperatures, generator: torch.Generator
-    ) -> Float[Tensor, "S batch K"]:
+    def relaxed_sample(self, n_samples: int, temperatures: Temperatures, noise: Noise) -> Float[Tensor, "S batch K"]:
         """Draw relaxed variables. Later variables are conditioned on the relaxed values of earlier ones."""
 
         def draw(_: int, log_probs: Tensor) -> Tensor:
-            noise = gumbel(tuple(log_probs.shape), log_probs, generator)
-            return ((log_probs + noise) / temperatures.feature).softmax(-1)
+            gumbel = noise.gumbel(tuple(log_probs.shape), log_probs)
+            return ((log_probs + gumbel) / temperatures.feature).softmax(-1)
 
         return self.counts(self._sequentially(n_samples, draw))
 
-    def with_gradient(
-        self, drawn: Float[Tensor, "S batch V W"], to_log_probs: ToLogProbs
-    ) -> Float[Tensor, "S batch V W"]:
+    def with_gradient(self, drawn: Float[Tensor, "S batch V W"], rule: GradientRule) -> Float[Tensor, "S batch V W"]:
         def draw(v: int, log_probs: Tensor) -> Tensor:
             # `symbols_with_gradient` sums over its first dimension, so the samples become part of the batch.
             flat = log_probs.flatten(0, 1)
             symbols = drawn[:, :, v].flatten(0, 1).unsqueeze(0)
-            return symbols_with_gradient(flat, flat.detach().exp(), symbols, 1, to_log_probs)[0].view_as(log_probs)
+            return symbols_with_gradient(flat, flat.detach().exp(), symbols, 1, rule)[0].view_as(log_probs)
 
         return self._sequentially(len(drawn), draw)
 
@@ -186,7 +187,7 @@ class CoupledCategorical(FromPresence):
 
     @cached_property
     def _fixed_draws(self) -> Float[Tensor, "S batch K"]:
-        return self.sample(N_DRAWS, torch.Generator(self.logits.device).manual_seed(0))
+        return self.sample(N_DRAWS, Noise.seeded(0, self.logits.device))
 
     def kl(self, prior: LatentVector, kl: KL) -> Float[Tensor, " batch"]:
         return self.cost(self._fixed_draws, prior).mean(0)
@@ -232,13 +233,16 @@ class LatentVectorPosterior(PosteriorNetwork):
 
     latent: Latent
 
-    def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
+    def make_encoder(self, n_inputs: int, options: EncoderOptions) -> LogitEncoder:
         bias = log_odds(options.gate_prior) if self.latent == "bernoulli" else 0.0
-        encoder = logit_encoder(n_inputs, n_features, options, bias=bias)
-        super().__init__(encoder, n_slots, n_logits=2 * n_features if self.latent == "bernoulli" else n_features)
+        return logit_encoder(n_inputs, self.n_features, options, bias=bias)
 
-    def forward(self, x: Float[Tensor, "batch D"]) -> Any:
-        logits = self.encoder(x).unflatten(-1, (self.n_slots, -1))
+    @property
+    def n_logits(self) -> int:
+        return 2 * self.n_features if self.latent == "bernoulli" else self.n_features
+
+    def forward(self, x: Float[Tensor, "batch D"], shard: Shard = WHOLE_BATCH) -> CodeDistribution:
+        logits = self.encoder(x, shard).unflatten(-1, (self.n_slots, -1))
         if self.latent == "bernoulli":
             logits = F.pad(logits, (1, 0))  # only the difference of the two logits matters
         return LatentVector(logits, self.latent)
@@ -262,11 +266,14 @@ class CoupledBernoulliPosterior(LatentVectorPosterior):
 
     def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
         super().__init__(n_inputs, n_features, n_slots, options)
-        self.n_logits = n_features
         self.coupling = nn.Parameter(torch.zeros(n_features, n_features))
 
-    def forward(self, x: Float[Tensor, "batch D"]) -> CoupledBernoulli:
-        return CoupledBernoulli(self.encoder(x), torch.triu(self.coupling, 1), self.n_slots)
+    @property
+    def n_logits(self) -> int:
+        return self.n_features
+
+    def forward(self, x: Float[Tensor, "batch D"], shard: Shard = WHOLE_BATCH) -> CoupledBernoulli:
+        return CoupledBernoulli(self.encoder(x, shard), torch.triu(self.coupling, 1), self.n_slots)
 
 
 class CoupledCategoricalPosterior(LatentVectorPosterior):
@@ -282,30 +289,34 @@ class CoupledCategoricalPosterior(LatentVectorPosterior):
         variable = torch.arange(n_features) // (n_features // n_slots)
         self.register_buffer("later", (variable > variable[:, None]).float())
 
-    def forward(self, x: Float[Tensor, "batch D"]) -> CoupledCategorical:
-        return CoupledCategorical(self.encoder(x).unflatten(-1, (self.n_slots, -1)), self.coupling * self.later)
+    def forward(self, x: Float[Tensor, "batch D"], shard: Shard = WHOLE_BATCH) -> CoupledCategorical:
+        logits = self.encoder(x, shard).unflatten(-1, (self.n_slots, -1))
+        return CoupledCategorical(logits, self.coupling * self.later)
+
+
+POSTERIORS: dict[str, type[LatentVectorPosterior]] = {
+    "bernoulli": BernoulliPosterior,
+    "categorical": CategoricalPosterior,
+    "coupled_bernoulli": CoupledBernoulliPosterior,
+    "coupled_categorical": CoupledCategoricalPosterior,
+}
 
 
 class DiscreteVAEModule(SDLGMModule):
     """`SDLGMModule` with the code and the prior of a baseline. ``n_slots`` is the number of variables."""
 
-    posteriors = {
-        "bernoulli": BernoulliPosterior,
-        "categorical": CategoricalPosterior,
-        "coupled_bernoulli": CoupledBernoulliPosterior,
-        "coupled_categorical": CoupledCategoricalPosterior,
-    }
+    posteriors = POSTERIORS
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        latent = self.posteriors[config.posterior].latent
+        latent = POSTERIORS[config.posterior].latent
         n_symbols = 2 if latent == "bernoulli" else config.n_features // config.n_slots
-        self.prior = LatentVectorPrior(
+        self.prior: LatentVectorPrior = LatentVectorPrior(  # pyright: ignore[reportIncompatibleVariableOverride]
             config.n_slots, n_symbols, latent, gate_prior=config.gate_prior, learn=config.learn_prior
         )
 
     def log_prior(self, counts: Float[Tensor, "batch K"]) -> Float[Tensor, " batch"]:
-        posterior = self.posteriors[self.config.posterior]
+        posterior = POSTERIORS[self.config.posterior]
         if posterior.latent == "bernoulli":
             symbols = torch.stack([1 - counts, counts], dim=-1)
         else:
@@ -335,15 +346,13 @@ class DiscreteVAE(SDLGM):
     """
 
     _module_class = DiscreteVAEModule
-    _parameter_constraints = SDLGM._parameter_constraints | {
-        "posterior": [StrOptions(set(DiscreteVAEModule.posteriors))]
-    }
+    _parameter_constraints = SDLGM._parameter_constraints | {"posterior": [StrOptions(set(POSTERIORS))]}
 
     def _check_settings(self) -> None:
         super()._check_settings()
         if self.devices * self.num_nodes > 1:
             raise ValueError("baselines are trained by one process: set devices=1 and num_nodes=1")
-        latent = DiscreteVAEModule.posteriors[str(vars(self)["posterior"])].latent
+        latent = POSTERIORS[str(self.posterior)].latent
         if latent == "bernoulli" and self.max_active != self.n_components:
             raise ValueError(f"max_active must be n_components, {self.n_components}, for Bernoulli variables")
         if self.n_components % self.max_active:

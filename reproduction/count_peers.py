@@ -12,54 +12,72 @@ from jaxtyping import Float
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 from torch import Tensor
 
-from reproduction.internals import KL, CountConfig, CountModule, FlatEncoder, Objective, Step, Watched
+from reproduction.internals import (
+    KL,
+    Batch,
+    CountModule,
+    FlatEncoder,
+    Noise,
+    Objective,
+    Step,
+    Watched,
+    spaced_rows,
+)
 from sdlgm import SDLGMCounter
 
 N_TREES = 100
 
 
 class _MeanModule(CountModule):
-    """A network that predicts expected counts, without slots. Subclasses define `mean` and may define `loss`."""
+    """A network that predicts expected counts, without slots. Subclasses define `mean` and may define `error`."""
 
     def mean(self, x: Float[Tensor, "batch D"], generator: torch.Generator | None = None) -> Float[Tensor, "batch K"]:
         """Return the expected counts."""
         raise NotImplementedError
 
-    def loss(self, mean: Float[Tensor, "batch K"], y: Float[Tensor, "batch K"]) -> Float[Tensor, " batch"]:
+    def error(self, mean: Float[Tensor, "batch K"], y: Float[Tensor, "batch K"]) -> Float[Tensor, " batch"]:
         """Return the squared error of each observation."""
         return (mean - y).square().sum(-1)
 
-    def objective(
-        self, x: Float[Tensor, "batch D"], y: Float[Tensor, "batch K"], known: Float[Tensor, " batch"], step: Step
-    ) -> Objective:
-        value = -self.loss(self.mean(self.moved(x, step.generator), step.generator), y)
+    def loss(self, batch: Batch, step: Step) -> Objective:
+        y, _ = batch.targets
+        generator = step.noise.generator
+        value = -self.error(self.mean(self.augment(spaced_rows(batch.x), generator), generator), y)
         return Objective(value, torch.zeros_like(value), value)
 
-    def watched(
-        self, x: Float[Tensor, "batch D"], y: Float[Tensor, "batch K"], kl: KL, generator: torch.Generator
-    ) -> Watched:
-        mean = self.mean(x)
-        value = -self.loss(mean, y)
-        return Watched(value, value, torch.zeros_like(value), mean.sum(-1))
+    def watch(self, batch: Batch, *, kl: KL, noise: Noise, n_relaxed: int) -> Watched:
+        y, _ = batch.targets
+        mean = self.mean(spaced_rows(batch.x))
+        n, value = len(y), -float(self.error(mean, y).mean())
+        return Watched(
+            n_rows=n,
+            discrete=n * value,
+            relaxed=n * value,
+            n_relaxed=n,
+            kl=0.0,
+            n_active=n * float(mean.sum(-1).mean()),
+        )
 
 
 class RegressionModule(_MeanModule):
     """Least squares: the last layer gives the expected counts."""
 
-    def __init__(self, config: CountConfig):
-        super().__init__(config)
+    @property
+    def encoder(self) -> FlatEncoder:
+        """The encoder, which has a layer for the counts."""
         assert isinstance(self.posterior, FlatEncoder)
+        return self.posterior
 
     @torch.no_grad()
     def adapt_to(self, mean_counts: Float[Tensor, " K"]) -> None:
-        self.posterior.out.bias[1:].copy_(self.link(mean_counts))
+        self.encoder.out.bias[1:].copy_(self.link(mean_counts))
 
     def link(self, mean_counts: Tensor) -> Tensor:
         """Return the output of the last layer for given expected counts."""
         return mean_counts
 
     def mean(self, x: Float[Tensor, "batch D"], generator: torch.Generator | None = None) -> Float[Tensor, "batch K"]:
-        return self.posterior.logits(x, generator)[:, 1:]
+        return self.encoder.logits(x, generator)[:, 1:]
 
 
 class PoissonModule(RegressionModule):
@@ -71,7 +89,7 @@ class PoissonModule(RegressionModule):
     def mean(self, x: Float[Tensor, "batch D"], generator: torch.Generator | None = None) -> Float[Tensor, "batch K"]:
         return super().mean(x, generator).clamp(max=5).exp()
 
-    def loss(self, mean: Float[Tensor, "batch K"], y: Float[Tensor, "batch K"]) -> Float[Tensor, " batch"]:
+    def error(self, mean: Float[Tensor, "batch K"], y: Float[Tensor, "batch K"]) -> Float[Tensor, " batch"]:
         return (mean - torch.xlogy(y, mean)).sum(-1)
 
 
@@ -95,9 +113,11 @@ class NetworkRegression:
 
     def predict_mean(self, X: np.ndarray) -> np.ndarray:
         counter = self.counter
-        rows = counter._validated(X.reshape(len(X), -1), reset=False)
+        rows = counter._validate_rows(X.reshape(len(X), -1), reset=False)
+        module = counter.module_
+        assert isinstance(module, _MeanModule)
         with torch.inference_mode():
-            return torch.cat([counter.module_.mean(x) for x in counter._batches(rows)]).double().numpy()
+            return torch.cat([module.mean(x) for x in counter._fitted.scaled_batches(rows)]).double().numpy()
 
 
 class MeanCounter:

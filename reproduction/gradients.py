@@ -20,11 +20,11 @@ from reproduction.internals import (
     ChainDistribution,
     GradientEstimator,
     Kind,
+    Noise,
     OrderedDistribution,
     SlotDistribution,
     SubsetDistribution,
     Temperatures,
-    with_temperature,
 )
 from reproduction.provenance import publish
 from reproduction.runs import Run, run_all, versioned
@@ -52,7 +52,7 @@ class Family:
         """Return the distribution of some equal observations, with its logits divided by `TEMPERATURE` if steep."""
         first, *others = parameters
         made = self.make(first.expand(copies, *first.shape), *others)
-        return with_temperature(made, torch.tensor(TEMPERATURE)) if steep else made
+        return made.with_temperature(torch.tensor(TEMPERATURE)) if steep else made
 
 
 def _one_hots(n_variables: int, n_symbols: int) -> Tensor:
@@ -175,17 +175,17 @@ def estimated_gradients(
     family: Family, estimator: GradientEstimator, function: Function, *, copies: int, repeats: int, seed: int = 0
 ) -> Tensor:
     """Return ``repeats`` estimates of the gradient, of shape (repeats, parameters), each a mean over ``copies``."""
-    generator = torch.Generator().manual_seed(seed)
+    noise = Noise.seeded(seed)
     temperature = torch.tensor(TEMPERATURE, dtype=torch.float64)
     rows = []
     for repeat in range(repeats + 1):
         parameters = [parameter.clone().requires_grad_() for parameter in family.parameters]
         value = estimator(
-            family.posterior(parameters, copies, steep=estimator.steepens),
+            family.posterior(parameters, copies, steep=estimator.tempers_posterior),
             function,
             n_samples=1,
             temperatures=Temperatures(temperature, temperature),
-            generator=generator,
+            noise=noise,
         )
         if repeat > 0:  # the first call initialises running averages
             rows.append(_flat(torch.autograd.grad(value.mean(), parameters)))
@@ -212,7 +212,7 @@ def n_features_of(family: Family) -> int:
 def measure(name: str, family: Family, *, copies: int = COPIES, repeats: int = REPEATS) -> dict[str, Any]:
     """Return the bias and the standard deviation of an estimator, relative to the norm of the exact gradient."""
     function = likelihood(n_features_of(family))
-    exact = exact_gradient(family, function, steep=GRADIENTS[name].steepens)
+    exact = exact_gradient(family, function, steep=GRADIENTS[name].tempers_posterior)
     draws = estimated_gradients(family, new_estimator(name, family), function, copies=copies, repeats=repeats)
     bias = draws.mean(0) - exact
     error = draws.std(0) / repeats**0.5

@@ -3,33 +3,24 @@
 from pathlib import Path
 
 from sdlgm import _tensorfile
+from sdlgm.estimators._compat import StrOptions
+from sdlgm.estimators._thresholds import GRID as THRESHOLDS
+from sdlgm.estimators._thresholds import POWERS, best_threshold, best_thresholds, f1, labels_at, out_of_fold
 from sdlgm.gradients import GRADIENTS, GradientEstimator
-from sdlgm.gradients.base import Kind
-from sdlgm.model import (
-    ModelConfig,
-    PriorTerms,
-    SDLGMModule,
-    SlotDistribution,
-    Temperatures,
-    discrete_expectation,
-    relaxed_expectation,
-)
-from sdlgm.model.chain import N_DRAWS, ChainDistribution
-from sdlgm.model.counting import CountConfig, CountModule, FlatEncoder
-from sdlgm.model.draws import ToLogProbs, symbols_with_gradient
-from sdlgm.model.elbo import Objective
-from sdlgm.model.noise import gumbel
-from sdlgm.model.ordered import OrderedDistribution
-from sdlgm.model.posteriors import EncoderOptions, PosteriorNetwork, logit_encoder
-from sdlgm.model.posteriors import steeper as with_temperature
-from sdlgm.model.presence import FromPresence
-from sdlgm.model.prior import log_odds
-from sdlgm.model.slots import KL
-from sdlgm.model.subset import SubsetDistribution
-from sdlgm.model.supervised import Step, Watched
-from sdlgm.model.variables import IndependentVariables
-from sdlgm.thresholds import GRID as THRESHOLDS
-from sdlgm.thresholds import POWERS, best_threshold, best_thresholds, f1, labels_at, out_of_fold
+from sdlgm.model.codes import ChainDistribution, OrderedDistribution, SlotDistribution, SubsetDistribution
+from sdlgm.model.codes.base import KL, CodeDistribution, GradientRule, PresenceCodes, PriorTerms, Temperatures
+from sdlgm.model.codes.independent import IndependentVariables
+from sdlgm.model.codes.priors import log_odds
+from sdlgm.model.codes.subset import N_DRAWS
+from sdlgm.model.codes.surrogate import symbols_with_gradient
+from sdlgm.model.gradient import Kind
+from sdlgm.model.modules import Batch, CountModule, ModelConfig, Objective, SDLGMModule, Step, Watched
+from sdlgm.model.modules.counting import spaced_rows
+from sdlgm.model.networks.counting import CountConfig, FlatEncoder
+from sdlgm.model.networks.encoders import LogitEncoder
+from sdlgm.model.networks.posteriors import EncoderOptions, PosteriorNetwork, logit_encoder
+from sdlgm.model.noise import Noise
+from sdlgm.model.shards import WHOLE_BATCH, Shard
 
 __all__ = [
     "GRADIENTS",
@@ -37,44 +28,47 @@ __all__ = [
     "N_DRAWS",
     "POWERS",
     "THRESHOLDS",
+    "WHOLE_BATCH",
+    "Batch",
     "ChainDistribution",
+    "CodeDistribution",
     "CountConfig",
     "CountModule",
     "EncoderOptions",
     "FlatEncoder",
-    "FromPresence",
     "GradientEstimator",
+    "GradientRule",
     "IndependentVariables",
     "Kind",
+    "LogitEncoder",
     "ModelConfig",
+    "Noise",
     "Objective",
     "OrderedDistribution",
     "PosteriorNetwork",
+    "PresenceCodes",
     "PriorTerms",
     "SDLGMModule",
+    "Shard",
     "SlotDistribution",
     "Step",
+    "StrOptions",
     "SubsetDistribution",
     "Temperatures",
-    "ToLogProbs",
     "Watched",
     "best_threshold",
     "best_thresholds",
     "checkpoint_iteration",
-    "discrete_expectation",
     "f1",
-    "gumbel",
     "labels_at",
     "log_odds",
     "logit_encoder",
     "out_of_fold",
-    "relaxed_expectation",
+    "spaced_rows",
     "symbols_with_gradient",
-    "with_temperature",
 ]
 
 
 def checkpoint_iteration(path: Path) -> int:
     """Return the iteration at which a checkpoint was written."""
-    header, _ = _tensorfile.read(path, "sdlgm-checkpoint")
-    return header["iteration"]
+    return _tensorfile.read(path, "sdlgm-checkpoint").document["iteration"]

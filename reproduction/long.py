@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from reproduction.internals import SDLGMModule, discrete_expectation
+from reproduction.internals import Noise, SDLGMModule
 from reproduction.provenance import publish
 from reproduction.table1 import run_version, split
 from sdlgm import SDLGM
@@ -97,12 +97,13 @@ def _mean_bound(module: SDLGMModule, images: Any, seed: int) -> float:
     """Return the mean discrete bound on some images, with one draw for each image."""
     training = module.training
     module.eval()
-    generator = torch.Generator().manual_seed(seed)
+    noise = Noise.seeded(seed)
     total = 0.0
     for start in range(0, images.shape[0], 500):
         x = torch.bernoulli(
-            torch.from_numpy(np.asarray(dense(images[start : start + 500]), dtype=np.float32)), generator=generator
+            torch.from_numpy(np.asarray(dense(images[start : start + 500]), dtype=np.float32)),
+            generator=noise.generator,
         )
-        total += float(module.elbo(x, discrete_expectation(1, generator)).value.sum())
+        total += float(module.elbo(x, noise=noise).value.sum())
     module.train(training)
     return total / images.shape[0]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from reproduction.baselines import DiscreteVAE
-from reproduction.internals import KL, SDLGMModule, checkpoint_iteration, discrete_expectation, relaxed_expectation
+from reproduction.internals import KL, Noise, SDLGMModule, checkpoint_iteration
 from reproduction.provenance import code_hash, publish, versions
 from reproduction.runs import Run, name_of, report, run_all, versioned
 from sdlgm import SDLGM
@@ -352,9 +352,9 @@ class ShownBound:
 
     def __init__(self, run: Run, validation: Any):
         self.run = run
-        self.generator = torch.Generator().manual_seed(0)
+        self.noise = Noise.seeded(0)
         images = torch.from_numpy(np.asarray(dense(validation[: self.IMAGES]), dtype=np.float32))
-        self.x = torch.bernoulli(images, generator=self.generator)
+        self.x = torch.bernoulli(images, generator=self.noise.generator)
 
     @torch.no_grad()
     def __call__(self, module: SDLGMModule, iteration: int) -> None:
@@ -362,7 +362,7 @@ class ShownBound:
             return
         module.eval()
         posterior = module.inference(self.x)
-        elbo = module.elbo_given(posterior, self.x, discrete_expectation(1, self.generator), "exact")
+        elbo = module.elbo_of(posterior, self.x, posterior.sample(1, self.noise), "exact")
         active = float(module.config.n_slots * posterior.gate_prob.mean())
         module.train()
         state = f"{-float(elbo.value.mean()):.1f} nats, {active:.0f} active"
@@ -377,7 +377,7 @@ class LastIterations:
     def __init__(self, train: Any, test: Any, iterations: int, seed: int, kl: KL):
         self.images = {"test": test, "train": train}
         self.first = iterations - LAST_ITERATIONS
-        self.generator = torch.Generator().manual_seed(seed)
+        self.noise = Noise.seeded(seed)
         self.choose = np.random.default_rng(seed)
         self.orders: dict[str, np.ndarray] = {}
         self.values: dict[str, list[float]] = {}
@@ -391,12 +391,12 @@ class LastIterations:
         start = time.process_time()
         module.eval()
         for name, images in self.images.items():
-            x = torch.bernoulli(torch.from_numpy(self._batch(name, images)), generator=self.generator)
+            x = torch.bernoulli(torch.from_numpy(self._batch(name, images)), generator=self.noise.generator)
             posterior = module.inference(x)
-            elbo = module.elbo_given(posterior, x, discrete_expectation(1, self.generator), self.kl)
-            expectation = relaxed_expectation(1, module.temperatures, self.generator)
+            elbo = module.elbo_of(posterior, x, posterior.sample(1, self.noise), self.kl)
+            relaxed_codes = posterior.relaxed_sample(1, module.temperatures, self.noise)
             self._note(f"discrete {name}", elbo.value)
-            self._note(f"relaxed {name}", module.elbo_given(posterior, x, expectation, self.kl).value)
+            self._note(f"relaxed {name}", module.elbo_of(posterior, x, relaxed_codes, self.kl).value)
             self._note(f"kl {name}", elbo.kl)
             self._note(f"mean_active {name}", module.config.n_slots * posterior.gate_prob)
         module.train()

@@ -1,6 +1,6 @@
-"""What reads files that strangers may have made: each target takes bytes and may raise errors of sdlgm only.
+"""Readers of files from unknown authors. Each target reads bytes and may raise errors of sdlgm only.
 
-Used by tests/test_fuzz.py with a few changes of valid files, and by fuzz/run.py with as many as there is time for.
+tests/test_fuzz.py reads a few damaged files with each target, and fuzz/run.py as many as there is time for.
 """
 
 import functools
@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter, SDLGMError, load
-from sdlgm.data import CodedParts, load_data, open_rows, read_codes, read_counted, read_labelled
-from sdlgm.data.coded import MANIFEST
+from sdlgm.data import CodedParts, load_data, open_batches, open_rows, read_codes, read_counted, read_labelled
+from sdlgm.data.code_folder import MANIFEST
 
 RNG = np.random.default_rng(0)
 X = RNG.random((12, 4))
@@ -26,7 +26,7 @@ SMALL = {"hidden": (3,), "max_iter": 2, "batch_size": 6, "random_state": 0}
 
 @dataclass(frozen=True)
 class Target:
-    """A reader, the ending of its files, and valid files to begin with."""
+    """A reader, the ending of its files, and how to make a valid file."""
 
     ending: str
     make: Callable[[Path], object]
@@ -47,7 +47,7 @@ class Target:
             self.read(path)
 
     def __call__(self, content: bytes) -> None:
-        """The same; errors of sdlgm are what should come of most."""
+        """Read the bytes as a file, and ignore errors of sdlgm."""
         try:
             self.read_bytes(content)
         except SDLGMError:
@@ -90,6 +90,11 @@ def _open_and_read(path: Path) -> None:
     assert rows is not None
     for part in rows.parts:
         rows.read(part)
+
+
+def _read_batches(path: Path) -> None:
+    for _ in open_batches(str(path)):
+        pass
 
 
 def _manifest(path: Path) -> None:
@@ -175,6 +180,10 @@ TARGETS = {
     "rows": Target(".npy", lambda path: np.save(path, X), _open_and_read),
     "parquet": Target(".parquet", _parquet, _open_and_read),
     "parquet_whole": Target(".parquet", _parquet, lambda path: load_data(str(path))),
+    "parquet_batches": Target(".parquet", _parquet, _read_batches),
+    "npy_batches": Target(".npy", lambda path: np.save(path, np.asfortranarray(X)), _read_batches),
+    "npz_sparse": Target(".npz", lambda path: sp.save_npz(path, sp.csr_matrix(X)), _read_batches),
+    "csv_batches": Target(".csv", _text("a,b\n1,2\n3,4.5\n"), _read_batches),
     "csv": Target(".csv", _text("a,b,wet\n1,2,0\n3,4,1\n"), lambda path: read_labelled(path, ["wet"])),
     "idx": Target("-idx2-ubyte", _idx, lambda path: load_data(str(path))),
     "arff": Target(".arff", _text(f"{ARFF}{DENSE}"), _arff),

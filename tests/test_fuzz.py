@@ -1,4 +1,4 @@
-"""Files that strangers may have made: only named errors, whatever the bytes."""
+"""Damaged files raise errors of sdlgm, whatever the bytes."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,13 +23,13 @@ WORDS = [
 
 @st.composite
 def changes(draw):
-    """Some places of a file, as shares of its length, and what is put there in the place of how much."""
+    """Draw replacements: a position as a share of the length, a number of bytes to remove, and bytes to insert."""
     places = st.tuples(st.floats(0, 1), st.integers(0, 12), st.one_of(st.sampled_from(WORDS), st.binary(max_size=8)))
     return draw(st.lists(places, min_size=1, max_size=4)), draw(st.sampled_from([None, None, None, 0.3, 0.8, 0.99]))
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.filterwarnings("ignore")  # what numpy has to say about strange numbers is no harm
+@pytest.mark.filterwarnings("ignore")  # numpy warns of extreme numbers
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(change=changes())
 def test__changed_file__is_read_or_is_a_named_error(name, change):

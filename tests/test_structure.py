@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "_kernels": set(),
     "model": {"_kernels"},
     "gradients": {"model"},
-    "train": {"errors", "_files", "_tensorfile", "model", "gradients"},
+    "train": {"errors", "_files", "_tensorfile", "_version", "model", "gradients"},
     "data": {"errors", "_files", "_optional"},
     "estimators": {
         "errors",
@@ -39,14 +39,13 @@ MAY_IMPORT = {
     },
     "sdlgm": {"errors", "_version", "estimators"},
     "report": {"sdlgm", "data", "errors", "_files", "_optional"},
-    "demo": {"sdlgm", "data", "report"},
-    "cluster": {"sdlgm", "data", "errors"},
-    "cli": {"sdlgm", "data", "report", "estimators", "demo", "cluster", "errors", "_optional", "_version"},
+    "cli": {"sdlgm", "data", "report", "estimators", "errors", "_optional", "_version"},
 }
 
 # The layers inside ``model``, from the bottom up. A file imports files of its own layer or of layers below it.
 MODEL_LAYERS = [
-    {"arrays", "shards"},
+    {"arrays", "autograd"},
+    {"shards"},
     {"noise"},
     {"codes"},
     {"gradient"},

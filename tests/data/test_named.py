@@ -1,4 +1,4 @@
-"""Named data sets; downloads run against a server in this process."""
+"""Named data sets; downloads use a server in this process."""
 
 import gzip
 import hashlib

@@ -1,10 +1,12 @@
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sdlgm.data import is_stream, open_rows, rows_of
-from sdlgm.data.rows import PART_BYTES, SpooledRows
+from sdlgm.data import SpooledRows, is_stream, open_rows, rows_of
+from sdlgm.data.formats.npy import PART_BYTES
 from sdlgm.errors import DataError
 
 X = np.arange(60, dtype=np.float64).reshape(20, 3) / 7
@@ -125,7 +127,7 @@ def test__spooled__bad_batches__are_refused():
 @pytest.mark.parametrize("first", ["a", "b"])
 @pytest.mark.parametrize("ending", [".npy", ".parquet"])
 def test__read__files_of_different_precision__lose_nothing(tmp_path, ending, first):
-    """Whichever file comes first, the numbers of both are as they were."""
+    """The values of both files are exact, in either order of the files."""
     fine, coarse = 1.7e9 + np.arange(8.0).reshape(4, 2), np.arange(8, dtype=np.int16).reshape(4, 2)
     in_files = {"a": fine, "b": coarse} if first == "a" else {"a": coarse, "b": fine}
     for name, rows in in_files.items():
@@ -151,7 +153,7 @@ def test__read__npy_of_any_numbers__is_what_torch_knows(tmp_path, dtype):
     ("shape", "dtype"), [((10**15, 0), "<f8"), ((10**14, 3), "<U0"), ((), "<f8"), ((8,), "<f8"), ((2, 1, 2, 2), "<f8")]
 )
 def test__open_rows__header_of_no_table__is_refused_at_once(tmp_path, shape, dtype):
-    """A few bytes can promise more parts of nothing than there is memory to note them in."""
+    """A small file can state more empty parts than there is memory for a list of them."""
     with (tmp_path / "rows.npy").open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
         file.write(bytes(64))
@@ -199,3 +201,33 @@ def test__spooled__tables__are_put_into_the_order_of_the_first():
         SpooledRows(iter([first, second.rename(columns={"a": "c"})]))
     with pytest.raises(DataError, match="batch 1 has other columns"):
         SpooledRows(iter([first, np.zeros((2, 2))]))
+
+
+@pytest.mark.parametrize("ending", [".npy", ".parquet"])
+def test__absolute__pickled_for_another_folder__reads_the_same(tmp_path, monkeypatch, ending):
+    write(tmp_path / f"rows{ending}", X)
+    monkeypatch.chdir(tmp_path)
+    opened = open_rows(f"rows{ending}")
+    assert opened is not None
+    sent = pickle.dumps(opened.absolute())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    np.testing.assert_array_equal(pickle.loads(sent)[0:20], X)
+
+
+def test__spooled__some_parts__outlive_the_rest():
+    spooled = SpooledRows(iter([X[:5], X[5:]]))
+    chosen = spooled.with_parts(spooled.parts[1:])
+    del spooled
+    np.testing.assert_array_equal(chosen[0:15], X[5:])
+
+
+def test__open_rows__empty_file_among_others__is_skipped(tmp_path):
+    for ending in (".npy", ".parquet"):
+        folder = tmp_path / ending
+        folder.mkdir()
+        for name, part in (("a", X[:0]), ("b", X)):
+            write(folder / f"{name}{ending}", part)
+        opened = open_rows(folder)
+        assert opened is not None
+        np.testing.assert_array_equal(opened[0:20], X)

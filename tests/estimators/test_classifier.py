@@ -5,6 +5,7 @@ import scipy.sparse as sp
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sdlgm.model.labels import LABEL_FORMS
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
@@ -17,7 +18,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sdlgm import SDLGMClassifier, load
 from sdlgm.errors import BudgetError, ModelFileError, TrainingDivergedError
-from sdlgm.model.labels import LABEL_FORMS
 
 VARIANTS = ("dis", "gen", "con")
 # All forms with one variant and all variants with one form; the other pairs are among the slow tests.

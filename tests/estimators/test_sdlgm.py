@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import multinomial
+from sdlgm.model.posteriors import POSTERIORS
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -24,7 +25,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sdlgm import SDLGM, load
 from sdlgm.errors import BudgetError, DataError, TrainingDivergedError
 from sdlgm.gradients import GRADIENTS
-from sdlgm.model.posteriors import POSTERIORS
 
 
 @parametrize_with_checks(

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from sdlgm.estimators._inputs import Columns, Survey, in_parts
 
 from sdlgm import SDLGM
 from sdlgm.data import RowFiles, open_rows
 from sdlgm.errors import ModelFileError
-from sdlgm.estimators._inputs import Columns, Survey, in_parts
 from sdlgm.train import StreamedBatches, batches
 
 

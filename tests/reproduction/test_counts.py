@@ -11,7 +11,7 @@ from reproduction.count_peers import ForestCounter, NetworkRegression, PoissonMo
 from reproduction.runs import run_folder
 from sdlgm import SDLGMCounter
 from sdlgm.data import digit_columns
-from sdlgm.model.counting import CountConfig
+from sdlgm.model.networks.counting import CountConfig
 
 SMALL = {"hidden": (16,), "channels": 4, "max_iter": 150, "batch_size": 20, "max_shift": 0, "dropout": 0.0}
 

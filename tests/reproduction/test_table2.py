@@ -8,7 +8,7 @@ from sklearn.metrics import f1_score
 
 from reproduction import table2
 from reproduction.table2 import NETWORKS, SYSTEMS, Task, load_task, measure
-from sdlgm.thresholds import f1, labels_at
+from sdlgm.estimators._thresholds import f1, labels_at
 
 needs_data = pytest.mark.skipif(
     not os.environ.get("SDLGM_DATA"), reason="needs the Mulan files; set SDLGM_DATA to a folder that has mulan/"

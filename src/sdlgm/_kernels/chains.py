@@ -126,7 +126,7 @@ def chain_cost(logits: np.ndarray, counts: np.ndarray, prior_logits: np.ndarray,
     counts : ndarray of shape (R, K)
         Drawn codes, 0 or 1.
     prior_logits : ndarray of shape (K,)
-        Logit of each feature under the prior.
+        Log-odds of each feature in a slot under the prior, log(lambda_0 alpha_k / (1 - lambda_0)).
     budget : int
         Largest number of features of a code.
 

@@ -1,15 +1,17 @@
-"""Data: files of several kinds, and data sets by name."""
+"""Data: one source of rows behind every file format, and named data sets."""
 
-from sdlgm.data.coded import CodedParts, checksum
-from sdlgm.data.codes import CodesWriter, read_codes, write_codes
-from sdlgm.data.counting import digit_columns, scattered_digits
+from sdlgm.data.batches import Batches, open_batches
+from sdlgm.data.code_files import CodesWriter, read_codes, write_codes
+from sdlgm.data.code_folder import CodedParts, checksum
 from sdlgm.data.dataset import CountDataset, Dataset, MultiLabelDataset
-from sdlgm.data.idx import read_idx
-from sdlgm.data.labelled import read_counted, read_labelled
-from sdlgm.data.loading import Batches, load_data, load_mulan, open_batches
+from sdlgm.data.digit_pictures import digit_columns, scattered_digits
+from sdlgm.data.formats import kind_of
+from sdlgm.data.formats.idx import read_idx
+from sdlgm.data.loading import load_data
 from sdlgm.data.named import DATASETS, fetch, find_file
 from sdlgm.data.rows import RowFiles, SpooledRows, is_stream, open_rows, rows_of
 from sdlgm.data.tables import CODES, TABLES, check_writable, read_table, write_table
+from sdlgm.data.targets import load_mulan, read_counted, read_labelled
 
 __all__ = [
     "CODES",
@@ -29,6 +31,7 @@ __all__ = [
     "fetch",
     "find_file",
     "is_stream",
+    "kind_of",
     "load_data",
     "load_mulan",
     "open_batches",

@@ -1,39 +1,41 @@
-"""What a reader returns."""
+"""Data sets in memory: rows with labels or counts."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
-from sdlgm.errors import DataError
+from sdlgm.data.columns import arrow_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Table: TypeAlias = "np.ndarray | sp.csr_matrix | pa.Table"
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows of observations with what is known about them."""
+    """Rows, and what is known about them."""
 
     name: str
     X: np.ndarray | sp.csr_matrix
     """(n, D), float, or CSR."""
     labels: np.ndarray | None = None
-    """(n,), one class a row, for pictures only: the unsupervised model never sees it."""
+    """(n,), the class of each row. Used in figures only; the unsupervised model does not see it."""
     feature_names: tuple[str, ...] | None = None
     image_shape: tuple[int, int] | None = None
-    """Height and width, if a row is a picture."""
+    """Height and width, if a row is an image."""
 
     @property
-    def table(self) -> Any:
-        """The observations with the names of their columns, if they have any: what an estimator should be given."""
-        if self.feature_names is None:
-            return self.X
-        return arrow_table(self.X, self.feature_names)
+    def table(self) -> Table:
+        """Rows with the names of their columns, if they have names. Pass this to an estimator."""
+        return self.X if self.feature_names is None else arrow_table(self.X, self.feature_names)
 
 
 @dataclass(frozen=True)
 class MultiLabelDataset:
-    """Rows of observations, each with any number of labels."""
+    """Rows with any number of labels each."""
 
     name: str
     X: np.ndarray
@@ -49,19 +51,19 @@ class MultiLabelDataset:
         return Dataset(self.name, self.X, feature_names=self.feature_names)
 
     @property
-    def table(self) -> Any:
-        """The observations with the names of their columns: what an estimator should be given."""
+    def table(self) -> Table:
+        """Rows with the names of their columns. Pass this to an estimator."""
         return self.observations.table
 
     @property
-    def labels(self) -> Any:
-        """The labels with their names, likewise."""
+    def labels(self) -> Table:
+        """Labels with their names. Pass this to an estimator."""
         return arrow_table(self.Y, self.label_names)
 
 
 @dataclass(frozen=True)
 class CountDataset:
-    """Rows of observations, or pictures, and how often each class is there."""
+    """Rows or images with the number of times that each class occurs in them."""
 
     name: str
     X: np.ndarray
@@ -72,29 +74,11 @@ class CountDataset:
     class_names: tuple[str, ...] | None = None
 
     @property
-    def table(self) -> Any:
-        """The observations with the names of their columns, if they have any: what an estimator should be given."""
+    def table(self) -> Table:
+        """Rows with the names of their columns, if they have names. Pass this to an estimator."""
         return self.X if self.feature_names is None else arrow_table(self.X, self.feature_names)
 
     @property
-    def targets(self) -> Any:
-        """The counts with the names of the classes, likewise."""
+    def targets(self) -> Table:
+        """Counts with the names of the classes, if they have names. Pass this to an estimator."""
         return self.counts if self.class_names is None else arrow_table(self.counts, self.class_names)
-
-
-def binary_labels(where: str, name: str, values: np.ndarray) -> np.ndarray:
-    """One label of every row as 0 and 1, or an error that says what is there instead."""
-    missing = np.isnan(values)
-    if missing.any():
-        raise DataError(f"{where}: label {name!r} has {missing.sum()} missing values; drop those rows first")
-    strange = values[(values != 0) & (values != 1)]
-    if strange.size:
-        raise DataError(f"{where}: label {name!r} has the value {strange[0]:g}; labels are 0 or 1")
-    return values.astype(np.int64)
-
-
-def arrow_table(X: Any, names: Sequence[str]) -> Any:
-    """Columns with their names as a pyarrow table."""
-    import pyarrow as pa
-
-    return pa.table({name: X[:, i] for i, name in enumerate(names)})

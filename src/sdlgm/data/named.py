@@ -1,21 +1,25 @@
-"""The data sets that have a name: where they are, how to get them, how to check them."""
+"""Named data sets: find, download, verify and load them."""
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from sdlgm._optional import optional_import
+from sdlgm.data.columns import EXTRA
+from sdlgm.data.compressed import read_bytes
 from sdlgm.data.dataset import Dataset, MultiLabelDataset
-from sdlgm.data.idx import parse_idx, read_bytes
-from sdlgm.data.mulan import parse_labels, parse_mulan
-from sdlgm.errors import DataError, DownloadError
+from sdlgm.data.formats.arff import ArffFile, parse_labels
+from sdlgm.data.formats.idx import parse_idx, scale_pixels
+from sdlgm.data.source import TargetColumns
+from sdlgm.data.tables import read_multi_label
+from sdlgm.errors import DataError, DownloadError, MissingDependencyError
 
-# SHA-256 of the decompressed bytes: mirrors compress differently, the content is one.
+# SHA-256 of the decompressed bytes, since mirrors compress differently.
 MNIST_FILES = {
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
@@ -49,23 +53,33 @@ TEST_DIGITS = 297  # the last rows of the 1797 digits
 
 @dataclass(frozen=True)
 class NamedDataset:
-    """One entry of the list of data sets."""
+    """A data set that can be loaded by its name."""
 
     description: str
     load: Callable[[str], Dataset | MultiLabelDataset]
-    """From a split to its rows."""
+    """Load a split: ``"train"``, ``"test"``, or ``""`` for the default."""
     files: dict[str, str]
-    """File names and the SHA-256 of their content; none for data that come with a library."""
+    """SHA-256 of the content of each file, by name. Empty for data that come with a library."""
     folder: str = ""
-    """Where the files are below the data folder."""
+    """Folder of the files below the data folder."""
     mirrors: tuple[str, ...] = ()
-    packed: bool = False
+    is_gzipped: bool = False
     """Whether the mirrors have the files gzipped."""
 
 
 def load_named(name: str) -> Dataset | MultiLabelDataset:
-    """Load a data set, such as ``digits``, or one split of it: ``digits:train``, ``mnist:test``. A plain name is
-    ``:train`` for MNIST and all rows for the others.
+    """Load a named data set.
+
+    Parameters
+    ----------
+    name : str
+        A name such as ``digits``, or a split such as ``mnist:test``. A plain name is ``:train`` for MNIST and all rows
+        for the others.
+
+    Returns
+    -------
+    Dataset or MultiLabelDataset
+
     """
     base, _, split = name.partition(":")
     if base not in DATASETS:
@@ -76,17 +90,27 @@ def load_named(name: str) -> Dataset | MultiLabelDataset:
 
 
 def cache_folder() -> Path:
-    import pooch
-
-    return Path(pooch.os_cache("sdlgm"))
+    """Return the folder of downloaded files."""
+    return Path(optional_import("pooch", EXTRA).os_cache("sdlgm"))
 
 
 def find_file(name: str, file: str) -> Path | None:
-    """A file of a named data set below ``$SDLGM_DATA`` or the cache folder, gzipped or not, in small or large letters:
-    the files of CAL500 are in both around.
+    """Find a file of a named data set below ``$SDLGM_DATA`` or the cache folder.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    file : str
+        Name of the file in lower case, without ``.gz``. Files are found gzipped or not, in lower or upper case: those
+        of CAL500 are published in both.
+
+    Returns
+    -------
+    Path or None
+
     """
-    roots = [Path(os.environ["SDLGM_DATA"])] if os.environ.get("SDLGM_DATA") else []
-    for root in [*roots, cache_folder()]:
+    for root in _data_folders():
         folder = root / DATASETS[name].folder
         found = {path.name.lower(): path for path in folder.iterdir()} if folder.is_dir() else {}
         for candidate in (f"{file}.gz", file):
@@ -95,35 +119,58 @@ def find_file(name: str, file: str) -> Path | None:
     return None
 
 
+def _data_folders() -> Iterator[Path]:
+    if os.environ.get("SDLGM_DATA"):
+        yield Path(os.environ["SDLGM_DATA"])
+    try:
+        yield cache_folder()
+    except MissingDependencyError:  # nothing can have been downloaded without it
+        return
+
+
 def fetch(name: str, *, mirrors: Sequence[str] = (), retries: int = DOWNLOAD_RETRIES) -> list[Path]:
-    """Make sure that the files of a named data set are here and intact; download what is missing, from mirrors of your
-    own if you name any.
+    """Download the files of a named data set that are missing, and verify all of them.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    mirrors : sequence of str, default=()
+        Addresses to download from; those of the data set if empty.
+    retries : int, default=3
+        Attempts for each file and mirror.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
     """
     if name not in DATASETS:
         raise DataError(f"{name}: no data set of that name; known are {', '.join(DATASETS)}")
-    return [_fetched(name, file, mirrors, retries)[0] for file in DATASETS[name].files]
+    return [_fetch_file(name, file, mirrors, retries)[0] for file in DATASETS[name].files]
 
 
-def _fetched(name: str, file: str, mirrors: Sequence[str] = (), retries: int = DOWNLOAD_RETRIES) -> tuple[Path, bytes]:
-    """A file of a named data set and its content."""
+def _fetch_file(
+    name: str, file: str, mirrors: Sequence[str] = (), retries: int = DOWNLOAD_RETRIES
+) -> tuple[Path, bytes]:
+    """Return a file of a named data set and its verified content."""
     dataset = DATASETS[name]
     path = find_file(name, file) or _download(dataset, file, mirrors or dataset.mirrors, retries)
-    return path, _verified(path, dataset.files[file])
+    return path, _read_verified(path, dataset.files[file])
 
 
 def _download(dataset: NamedDataset, file: str, mirrors: Sequence[str], retries: int) -> Path:
-    """Try one mirror after the other, each several times; keep a file only if its content is the published one."""
-    import pooch
-    import requests
-
+    """Try the mirrors in order, each several times. Keep a file only if its content is the published one."""
+    pooch, requests = optional_import("pooch", EXTRA), optional_import("requests", EXTRA)
     target = cache_folder() / dataset.folder
-    published = f"{file}.gz" if dataset.packed else file
-    failures = []
+    published = f"{file}.gz" if dataset.is_gzipped else file
+    failures: list[str] = []
     for mirror in mirrors:
         store = pooch.create(target, mirror, registry={published: None}, retry_if_failed=retries)
         try:
-            path = Path(store.fetch(published, downloader=_downloader()))
-            _verified(path, dataset.files[file])
+            path = Path(store.fetch(published, downloader=pooch.HTTPDownloader(timeout=30)))
+            _read_verified(path, dataset.files[file])
         except (requests.RequestException, OSError, ValueError) as error:
             (target / published).unlink(missing_ok=True)
             failures.append(f"{mirror}: {error}")
@@ -135,13 +182,7 @@ def _download(dataset: NamedDataset, file: str, mirrors: Sequence[str], retries:
     )
 
 
-def _downloader() -> Any:
-    import pooch
-
-    return pooch.HTTPDownloader(timeout=30)
-
-
-def _verified(path: Path, checksum: str) -> bytes:
+def _read_verified(path: Path, checksum: str) -> bytes:
     content = read_bytes(path)
     if hashlib.sha256(content).hexdigest() != checksum:
         raise DataError(f"{path}: is not the published file (its SHA-256 differs); delete it and fetch it again")
@@ -152,37 +193,35 @@ def _load_mnist(split: str) -> Dataset:
     prefix = "t10k" if split == "test" else "train"
     arrays = {}
     for part in ("images-idx3", "labels-idx1"):
-        path, content = _fetched("mnist", f"{prefix}-{part}-ubyte")
+        path, content = _fetch_file("mnist", f"{prefix}-{part}-ubyte")
         arrays[part] = parse_idx(content, str(path))
-    images = arrays["images-idx3"]
-    X = images.reshape(len(images), -1).astype(np.float32) / 255
-    return Dataset(f"mnist:{split or 'train'}", X, labels=arrays["labels-idx1"], image_shape=(28, 28))
+    X, labels = scale_pixels(arrays["images-idx3"]), arrays["labels-idx1"]
+    return Dataset(f"mnist:{split or 'train'}", X, labels=labels, image_shape=(28, 28))
 
 
 def _load_digits(split: str) -> Dataset:
     from sklearn.datasets import load_digits
 
-    bunch: Any = load_digits()
-    X, labels = bunch.data, bunch.target
+    X, labels = map(np.asarray, load_digits(return_X_y=True))
     rows = {"": slice(None), "train": slice(None, -TEST_DIGITS), "test": slice(-TEST_DIGITS, None)}[split]
     name = f"digits:{split}" if split else "digits"
     return Dataset(name, (X[rows] / 16).astype(np.float32), labels=labels[rows], image_shape=(8, 8))
 
 
 def _load_mulan(name: str, split: str) -> MultiLabelDataset:
-    """One split, or all rows, those for training first."""
+    """Load a split, or all rows, those for training first."""
     full_name = f"{name}:{split}" if split else name
     files = [f"{name}-{part}.arff" for part in ([split] if split else ["train", "test"])]
     if f"{name}.arff" in DATASETS[name].files:
         if split:
             raise DataError(f"{full_name}: there is no official split of {name}; take {name} and split its rows")
         files = [f"{name}.arff"]
-    path, content = _fetched(name, f"{name}.xml")
-    labels = parse_labels(content, str(path))
+    path, content = _fetch_file(name, f"{name}.xml")
+    labels = TargetColumns(parse_labels(content, str(path)))
     datasets = []
     for file in files:
-        path, content = _fetched(name, file)
-        datasets.append(parse_mulan(content, labels, name=full_name, where=str(path)))
+        path, content = _fetch_file(name, file)
+        datasets.append(read_multi_label(ArffFile(content, where=str(path), name=full_name, labels=labels)))
     X, Y = (np.concatenate(arrays) for arrays in zip(*((part.X, part.Y) for part in datasets), strict=True))
     return replace(datasets[0], X=X, Y=Y)
 

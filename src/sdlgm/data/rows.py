@@ -1,174 +1,99 @@
-"""Rows in files, which need not fit into memory: parquet and ``.npy`` files, or folders of either."""
+"""Rows of parquet and ``.npy`` files, or of folders of either, that need not fit into memory."""
 
 import contextlib
 import copy
-import math
 import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from sdlgm.data.dataset import arrow_table
-from sdlgm.data.tables import (
-    NpyLayout,
-    check_columns,
-    check_flat,
-    check_size,
-    from_array,
-    from_columns,
-    kind_of,
-    npy_layout,
-    reading,
-    working_dtype,
-)
+from sdlgm.data.columns import arrow_table
+from sdlgm.data.formats import check_label_column
+from sdlgm.data.formats.npy import NpyFile
+from sdlgm.data.formats.parquet import ParquetFile
+from sdlgm.data.loading import load_data
+from sdlgm.data.named import DATASETS
+from sdlgm.data.source import Part, TargetColumns
 from sdlgm.errors import DataError
 
 KINDS = ("parquet", "npy")
-_EXACT_IN_SINGLE = ("float", "halffloat", "bool", "int8", "uint8", "int16", "uint16")
-# Of a .npy file, so much is read at a time; of a parquet file, a row group.
-PART_BYTES = 1 << 23
-
-
-@dataclass(frozen=True)
-class Part:
-    """Rows that are read at once."""
-
-    path: Path
-    first: int
-    """Number of the first row, of all files."""
-    n_rows: int
-    place: int
-    """Of a parquet file, which row group; of a ``.npy`` file, which row is the first."""
 
 
 class RowFiles:
     """Rows of one or several files, read a part at a time.
 
-    It has the shape of a matrix, and a slice of it is one: estimators take it where they take X.
+    It has the shape of a matrix, and a slice of it is an array: estimators accept it as X.
+
+    Parameters
+    ----------
+    name : str
+        Name of the rows, such as that of the folder.
+    sources : sequence of NpyFile or of ParquetFile
+        The files. Those with named columns have the same names in any order.
+
+    Attributes
+    ----------
+    parts : list of Part
+        Parts of all files, in order: the row groups of parquet files, about 8 MB of ``.npy`` files.
+    shape : tuple of int
+        Number of rows and of columns.
+    dtype : dtype
+        Single precision if it represents every value of every file exactly, and double precision otherwise.
+    feature_names : tuple of str or None
+        Names of the columns, if the files have them.
+    paths : list of Path
+        The files.
+
     """
 
-    def __init__(self, name: str, kind: str, paths: list[Path], label_column: str | None = None):
+    ndim = 2
+
+    def __init__(self, name: str, sources: Sequence[NpyFile] | Sequence[ParquetFile]):
         self.name = name
-        self.kind = kind
-        self.paths = paths
-        self.label_column = label_column
-        self.parts: list[Part] = []
-        self._layouts: dict[Path, NpyLayout] = {}
-        self.feature_names: tuple[str, ...] | None = None
+        self.paths = [source.path for source in sources]
+        self.feature_names = sources[0].feature_names
+        self._sources = {source.path: _in_order_of(sources[0], source) for source in sources}
         self._latest: tuple[Part, np.ndarray] | None = None
-        self.dtype: np.dtype = np.dtype(np.float32)
-        """Of the rows: single precision if it holds every number of every file exactly, otherwise double."""
-        n_columns = {path: self._add(path) for path in paths}
+        self.dtype = max((source.dtype for source in sources), key=lambda dtype: dtype.itemsize)
+        self.parts = _renumber([part for source in sources for part in source.parts])
         if not self.parts:
             raise DataError(f"{name}: has no rows")
-        different = [path for path in paths if n_columns[path] != n_columns[paths[0]]]
-        if different:
-            raise DataError(
-                f"{different[0]}: has {n_columns[different[0]]} columns, and {paths[0]} has {n_columns[paths[0]]}"
-            )
-        self.shape = (self.parts[-1].first + self.parts[-1].n_rows, n_columns[paths[0]])
-
-    ndim = 2
+        self.shape = (_n_rows(self.parts), int(np.prod(sources[0].row_shape)))
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def _add(self, path: Path) -> int:
-        """Note the parts of a file; returns its number of columns."""
-        return self._add_parquet(path) if self.kind == "parquet" else self._add_npy(path)
-
-    def _next_row(self) -> int:
-        return self.parts[-1].first + self.parts[-1].n_rows if self.parts else 0
-
-    def _add_parquet(self, path: Path) -> int:
-        from pyarrow import parquet
-
-        with reading(path, "parquet"), parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            texts = set(check_flat(path, file.schema_arrow)) - {self.label_column}
-            if texts:
-                raise DataError(
-                    f"{path}: column {min(texts)!r} holds text, not numbers; remove it, or encode it as numbers"
-                )
-            features = [field for field in file.schema_arrow if field.name != self.label_column]
-            if not all(str(field.type) in _EXACT_IN_SINGLE for field in features):
-                self.dtype = np.dtype(np.float64)
-            groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-            for group in groups:
-                check_size(path, group)
-            n_rows = [group.num_rows for group in groups]
-        check_columns(path, names, self.label_column)
-        found = tuple(field.name for field in features)
-        if self.feature_names is None:
-            self.feature_names = found
-        elif set(found) != set(self.feature_names):
-            raise DataError(f"{path}: has other columns than {self.paths[0]}")
-        for group, n in enumerate(n_rows):
-            if n:
-                self.parts.append(Part(path, self._next_row(), n, group))
-        return len(found)
-
-    def _add_npy(self, path: Path) -> int:
-        layout = self._layouts[path] = npy_layout(path)
-        if layout.by_columns:
-            raise DataError(f"{path}: is stored by columns (Fortran order); save it in C order to read it in parts")
-        n_columns = math.prod(layout.shape[1:])
-        if layout.dtype.kind not in "biuf" or len(layout.shape) not in (2, 3) or n_columns == 0:
-            raise DataError(
-                f"{path}: holds {layout.dtype} of shape {layout.shape}; expected numbers, (rows, features) or (rows, "
-                "height, width)"
-            )
-        self.dtype = np.promote_types(self.dtype, working_dtype(layout.dtype))
-        size = max(1, PART_BYTES // (n_columns * layout.dtype.itemsize))
-        for first in range(0, layout.shape[0], size):
-            self.parts.append(Part(path, self._next_row(), min(size, layout.shape[0] - first), first))
-        return n_columns
-
     def read(self, part: Part) -> np.ndarray:
-        """The rows of a part, as numbers; those that are not finite are refused with their place."""
-        rows = self._read(part)
-        if not np.isfinite(rows).all():
-            row, column = np.argwhere(~np.isfinite(rows))[0]
-            where = f"row {part.place + row}" if self.kind == "npy" else f"row {row} of row group {part.place}"
-            raise DataError(
-                f"{self._name_of(part)}: Input X contains NaN or infinity, in {where}, column {column}; fill or drop "
-                "such rows first"
-            )
-        return rows
+        """Read the rows of a part.
 
-    def _name_of(self, part: Part) -> str:
-        return str(part.path)
+        Parameters
+        ----------
+        part : Part
+            One of `parts`.
 
-    def _read(self, part: Part) -> np.ndarray:
-        if self.kind == "npy":
-            layout = self._layouts[part.path]
-            n_values = part.n_rows * self.shape[1]
-            offset = layout.start + part.place * self.shape[1] * layout.dtype.itemsize
-            # A plain read, not a memory map: mapped pages count as memory of the process.
-            with reading(part.path, "npy"):
-                values = np.fromfile(part.path, layout.dtype, n_values, offset=offset)
-            if values.size < n_values:
-                raise DataError(f"{part.path}: ends before row {part.place + part.n_rows}")
-            rows = from_array(part.path, values.reshape(part.n_rows, self.shape[1])).X
-            return np.asarray(rows, self.dtype)
-        from pyarrow import parquet
+        Returns
+        -------
+        ndarray of shape (part.n_rows, n_columns)
 
-        with reading(part.path, "parquet"), parquet.ParquetFile(part.path, pre_buffer=False) as file:
-            table = file.read_row_group(part.place, columns=list(self.feature_names or ()), use_threads=False)
-        table = table.select(list(self.feature_names or ()))
-        return np.asarray(from_columns(part.path, table, None, self.dtype).X)
+        Raises
+        ------
+        DataError
+            If a value is missing, NaN or infinite. The message names its place.
+
+        """
+        return np.asarray(self._sources[part.path].read_part(part, self.dtype).X)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         start, stop, _ = rows.indices(self.shape[0])
         found = [
-            self._kept(part)[max(0, start - part.first) : stop - part.first]
+            self._read_cached(part)[max(0, start - part.first) : stop - part.first]
             for part in self.parts[self._part_of(start) : self._part_of(max(start, stop - 1)) + 1]
         ]
         return found[0] if len(found) == 1 else np.concatenate(found)
@@ -180,81 +105,146 @@ class RowFiles:
     def _part_of(self, row: int) -> int:
         return int(np.searchsorted(self._firsts, row, side="right")) - 1
 
-    def _kept(self, part: Part) -> np.ndarray:
-        """The rows of a part; those of the latest one are remembered, for slices that go through them."""
+    def _read_cached(self, part: Part) -> np.ndarray:
+        """Read a part, and keep it until another one is read: consecutive slices use the same part."""
         if self._latest is None or self._latest[0] != part:
-            self._latest = None  # let go of the one before the next is there
+            self._latest = None  # free the memory before the next part is read
             self._latest = (part, self.read(part))
         return self._latest[1]
 
-    def with_parts(self, parts: list[Part]) -> "RowFiles":
-        """Some of the parts, numbered anew."""
+    def with_parts(self, parts: Sequence[Part]) -> Self:
+        """Return some of the parts as rows of their own.
+
+        Parameters
+        ----------
+        parts : sequence of Part
+            Some of `parts`.
+
+        Returns
+        -------
+        RowFiles
+
+        """
         chosen = copy.copy(self)
-        firsts = np.cumsum([0, *[part.n_rows for part in parts]])
-        chosen.parts = [replace(part, first=int(first)) for part, first in zip(parts, firsts, strict=False)]
-        chosen.shape = (int(firsts[-1]), self.shape[1])
+        chosen.parts = _renumber(parts)
+        chosen.shape = (_n_rows(chosen.parts), self.shape[1])
         chosen._latest = None
         chosen.__dict__.pop("_firsts", None)
         return chosen
 
-    def absolute(self) -> "RowFiles":
-        """The same, for processes that work in another folder."""
-        elsewhere = self.with_parts([replace(part, path=part.path.absolute()) for part in self.parts])
-        elsewhere.paths = [path.absolute() for path in self.paths]
-        elsewhere._layouts = {path.absolute(): layout for path, layout in self._layouts.items()}
-        return elsewhere
+    def absolute(self) -> Self:
+        """Return the same rows with absolute paths, for processes that work in another folder."""
+        other = self.with_parts([replace(part, path=part.path.absolute()) for part in self.parts])
+        other.paths = [path.absolute() for path in self.paths]
+        other._sources = {path.absolute(): source.at(path.absolute()) for path, source in self._sources.items()}
+        return other
 
     @property
     def head(self) -> Any:
-        """The first row, with the names of the columns if they have any."""
+        """The first row, with the names of the columns if they have names."""
         first = self[0:1]
         return first if self.feature_names is None else arrow_table(first, self.feature_names)
 
 
-def open_rows(source: str | os.PathLike[str], *, label_column: str | None = None) -> RowFiles | None:
-    """The rows of a parquet or ``.npy`` file, or of a folder of either; None if it is some other kind of data.
+def _in_order_of(first: NpyFile | ParquetFile, source: NpyFile | ParquetFile) -> NpyFile | ParquetFile:
+    """Return a source with the columns of the first one in their order, or raise if they are others."""
+    if isinstance(source, ParquetFile) and first.feature_names is not None:
+        if set(source.feature_names or ()) != set(first.feature_names):
+            raise DataError(f"{source.where}: has other columns than {first.where}; give all files the same columns")
+        return source.with_order(first.feature_names)
+    n_columns, n_first = (int(np.prod(s.row_shape)) for s in (source, first))
+    if n_columns != n_first:
+        raise DataError(
+            f"{source.where}: has {n_columns} columns, and {first.where} has {n_first}; give all files the same columns"
+        )
+    return source
 
-    Files of a folder, and of the folders in it, come in the order of their names. Hidden files, and those that begin
-    with an underscore, are left out.
+
+def _renumber(parts: Sequence[Part]) -> list[Part]:
+    firsts = np.cumsum([0, *(part.n_rows for part in parts)]).tolist()
+    return [replace(part, first=first) for part, first in zip(parts, firsts, strict=False)]
+
+
+def _n_rows(parts: Sequence[Part]) -> int:
+    return parts[-1].first + parts[-1].n_rows if parts else 0
+
+
+def open_rows(source: str | os.PathLike[str], *, label_column: str | None = None) -> RowFiles | None:
+    """Open the rows of a parquet or ``.npy`` file, or of a folder of either.
+
+    Parameters
+    ----------
+    source : str or path-like
+        A file, or a folder. Files of a folder, and of the folders in it, are ordered by their names. Hidden files and
+        those whose names begin with an underscore are ignored.
+    label_column : str or None, default=None
+        Column of parquet files that is a class and not a feature.
+
+    Returns
+    -------
+    RowFiles or None
+        None if the source is something else, such as a CSV file or the name of a data set.
+
     """
     path = Path(source)
     if path.is_dir():
-        files = sorted(
-            file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path).parts)
-        )
-        kinds = {file.suffix.lower().removeprefix(".") for file in files}
+        paths = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path)))
+        kinds = {file.suffix.lower().removeprefix(".") for file in paths}
         if len(kinds) != 1 or not kinds <= set(KINDS):
             found = ", ".join(sorted(kinds)) or "no files"
             raise DataError(f"{path}: a folder of rows has .parquet files only, or .npy files only; this has {found}")
-        kind = kinds.pop()
-    elif path.is_file() and path.suffix.lower().removeprefix(".") in KINDS:
-        files, kind = [path], kind_of(path)
     else:
-        return None
-    if kind == "npy" and label_column is not None:
-        raise DataError(f"{path}: a label column can be named for .csv and .parquet only")
-    return RowFiles(path.name, kind, files, label_column)
+        paths, kinds = [path], {path.suffix.lower().removeprefix(".")}
+        if not path.is_file() or not kinds <= set(KINDS):
+            return None
+    kind = kinds.pop()
+    check_label_column(path, kind, label_column)
+    if kind == "npy":
+        return RowFiles(path.name, [_open_npy(file) for file in paths])
+    targets = TargetColumns(() if label_column is None else (label_column,), values=False)
+    return RowFiles(path.name, [ParquetFile(file, targets) for file in paths])
 
 
-def _is_hidden(parts: tuple[str, ...]) -> bool:
-    return any(part.startswith((".", "_")) for part in parts)
+def _open_npy(path: Path) -> NpyFile:
+    source = NpyFile(path)
+    if source.fortran_order:
+        raise DataError(f"{path}: is stored by columns (Fortran order); save it in C order to read it in parts")
+    return source
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+class _TemporaryFolder:
+    """A folder that is removed with the last reference to it."""
+
+    def __init__(self):
+        self.path = Path(tempfile.mkdtemp(prefix="sdlgm-rows-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 class SpooledRows(RowFiles):
-    """Rows of an iterator, which can be gone through once, kept in a temporary folder."""
+    """Rows of an iterator, kept in a temporary folder so that they can be read more than once.
+
+    Parameters
+    ----------
+    batches : iterable
+        Arrays, sparse matrices or tables. Tables have the same columns, in any order.
+
+    """
 
     def __init__(self, batches: Iterable[Any]):
-        folder = Path(tempfile.mkdtemp(prefix="sdlgm-rows-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        paths: list[Path] = []
+        self._folder = _TemporaryFolder()
+        sources: list[NpyFile] = []
         names: list[str] | None = None
         for number, batch in enumerate(batches):
-            own = _column_names(batch)
+            own_names = _column_names(batch)
             if number == 0:
-                names = own
-            elif sorted(own or ()) != sorted(names or ()):
-                raise DataError(f"batch {number} has other columns than the first")
-            elif own != names:
+                names = own_names
+            elif sorted(own_names or ()) != sorted(names or ()):
+                raise DataError(f"batch {number} has other columns than the first; give all batches the same columns")
+            elif own_names != names:
                 batch = batch.select(names) if hasattr(batch, "select") else batch[names]  # noqa: PLW2901
             rows = np.ascontiguousarray(batch.toarray() if hasattr(batch, "toarray") else np.asarray(batch))
             if rows.dtype == object:  # such as columns of pandas that may have missing values
@@ -263,38 +253,45 @@ class SpooledRows(RowFiles):
             if rows.ndim != 2 or rows.dtype.kind not in "biuf":
                 raise DataError(f"batch {number} is {rows.dtype} of shape {rows.shape}; batches are rows of numbers")
             if rows.shape[0]:
-                paths.append(folder / f"{number:09d}.npy")
-                np.save(paths[-1], rows)
-        if not paths:
+                path = self._folder.path / f"{number:09d}.npy"
+                np.save(path, rows)
+                sources.append(NpyFile(path, where=f"batch {number}"))
+        if not sources:
             raise DataError("the batches have no rows")
-        super().__init__("batches", "npy", paths)
+        super().__init__("batches", sources)
         if names is not None:
             self.feature_names = tuple(names)
 
-    def _name_of(self, part: Part) -> str:
-        return f"batch {int(part.path.stem)}"
-
 
 def _column_names(batch: Any) -> list[str] | None:
-    """The names of the columns of a table, if all are text."""
+    """Return the names of the columns of a table, if all are text."""
     names: list[Any] = list(getattr(batch, "column_names", getattr(batch, "columns", ())))
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def rows_of(X: Any) -> Any:
-    """X itself, or if it is a path or an iterator of batches, its rows: from files, without loading them, if they are
-    parquet or ``.npy`` files, and otherwise in memory.
+    """Return the rows that X stands for.
+
+    Parameters
+    ----------
+    X : path, iterator of batches, or array-like
+        Rows.
+
+    Returns
+    -------
+    RowFiles, table or X
+        For a path of parquet or ``.npy`` files, or an iterator, rows in files. For another path or the name of a data
+        set, a table in memory. Otherwise X itself.
+
     """
     if isinstance(X, str | os.PathLike):
-        from sdlgm.data.loading import load_data
-
         source = os.fspath(X)
-        rows = open_rows(source)
+        rows = None if source in DATASETS else open_rows(source)
         return load_data(source).table if rows is None else rows
     return SpooledRows(X) if is_stream(X) else X
 
 
 def is_stream(X: Any) -> bool:
-    """Whether X gives batches of rows that can be gone through, and is nothing else."""
+    """Return whether X is an iterable of batches, and not an array, a table or a sequence."""
     known = ("__getitem__", "shape", "__array__", "__dataframe__", "__arrow_c_stream__")
     return hasattr(X, "__iter__") and not any(hasattr(X, name) for name in known)

@@ -2,11 +2,11 @@
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -19,15 +19,12 @@ from sdlgm import train
 from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators import _modelfile
 from sdlgm.estimators._compat import Interval, StrOptions
-from sdlgm.estimators._fitted import Fitted
+from sdlgm.estimators._fitted import Fitted, Module
 from sdlgm.estimators._targets import check_budget
 from sdlgm.model.modules import TrainableModule
 from sdlgm.model.networks.layers import ACTIVATIONS
 from sdlgm.model.noise import Noise
 from sdlgm.train.batches import Rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RandomState = int | np.random.RandomState | None
 
@@ -113,10 +110,10 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
     def _run(
         self,
         fitted: FittedModel,
-        trainer: train.Trainer,
+        trainer: train.Trainer[Module],
         batches: train.Batches,
         monitor: train.Monitor,
-        callback: train.Callback | None = None,
+        callback: Callable[[Module, int], None] | None = None,
     ) -> Self:
         """Train the module of ``fitted`` in place and publish it; after a divergence, with the last good parameters."""
         progress = train.Progress()
@@ -141,8 +138,8 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         if self.checkpoint_dir is None:
             return None
         # JSON turns a tuple into a list; the identity is compared after such a trip.
-        config = asdict(trainer.module.config)
-        model = {key: list(value) if isinstance(value, tuple) else value for key, value in config.items()}
+        settings = trainer.module.settings()
+        model = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
         options = asdict(trainer.config)
         identity = {**model, **options, "seed": trainer.seed, "data": batches.fingerprint()}
         return train.Checkpoint(self.checkpoint_dir, self.checkpoint_every, identity)
@@ -198,7 +195,7 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         """Return what was learned beside the module and the scaling."""
         return {}
 
-    def _module_factory(self, document: dict[str, Any]) -> "Callable[[], TrainableModule]":
+    def _module_factory(self, document: dict[str, Any]) -> Callable[[], TrainableModule]:
         """Return a function that makes the module of settings and document."""
         raise NotImplementedError
 
@@ -211,7 +208,7 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the trainer out of pickles and copies; `partial_fit` then begins with a fresh optimiser."""
-        state = super().__getstate__()
+        state = cast(dict[str, Any], super().__getstate__())
         return {name: value for name, value in state.items() if name != "_trainer"}
 
 
@@ -264,7 +261,7 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
         self._warn(train.convergence_problem(self.history_))
         return self
 
-    def _validate_rows(self, X: object, *, reset: bool) -> Rows:
+    def _validate_rows(self, X: Any, *, reset: bool) -> Rows:
         return cast(Rows, validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]))
 
 
@@ -283,7 +280,10 @@ def checked_budget(budget: object) -> int:
 
 def checked_classes(classes: object) -> np.ndarray:
     """Return names or numbers of labels or classes from a file, or raise."""
-    plain = isinstance(classes, list) and all(isinstance(name, str | int | float) for name in classes)
-    if not plain or len(set(classes)) != len(classes):
+    if (
+        not isinstance(classes, list)
+        or not all(isinstance(name, str | int | float) for name in classes)
+        or len(set(classes)) != len(classes)
+    ):
         raise ValueError("the classes are not a list of different names or numbers")
     return np.array(classes, dtype=object if any(isinstance(name, str) for name in classes) else None)

@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from sklearn.base import ClassifierMixin, clone
-from sklearn.metrics import f1_score
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -33,12 +32,12 @@ from sdlgm.estimators._preparation import Columns, Scaling
 from sdlgm.estimators._results import LabelEvaluation, LabelNumbers
 from sdlgm.estimators._targets import Labels, check_budget, labels_of
 from sdlgm.estimators._thresholds import best_threshold, best_thresholds, f1, labels_at, out_of_fold
-from sdlgm.model.codes.label_sets import LABEL_FORMS
+from sdlgm.model.codes.label_sets import LABEL_FORMS, LabelForm
 from sdlgm.model.modules import MultiLabelModule
 from sdlgm.model.networks.members import for_each_member, mean_over_members
-from sdlgm.model.networks.multilabel import MultiLabelConfig
+from sdlgm.model.networks.multilabel import MultiLabelConfig, Variant
 from sdlgm.model.noise import Noise
-from sdlgm.train.batches import Rows
+from sdlgm.train.batches import Rows, dense
 
 _FOLDS = 5
 # Relaxed draws behind a probability of the paper's form.
@@ -213,9 +212,9 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         device: str = "cpu",
         verbose: int = 0,
     ):
-        self.variant = variant
+        self.variant: Variant = variant
         self.max_active = max_active
-        self.likelihood = likelihood
+        self.likelihood: LabelForm = likelihood
         self.n_latent = n_latent
         self.temperature = temperature
         self.threshold = threshold
@@ -446,6 +445,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         score : float
 
         """
+        from sklearn.metrics import f1_score  # slow to import
+
         true, own = self._true_and_probs(X, y)
         # One more column of zeros: f1_score takes a single column for two classes.
         true = np.pad(true, ((0, 0), (0, 1)))
@@ -622,7 +623,7 @@ def _stack(rows: Rows, further: Rows) -> Rows:
     """Return rows one below the other, sparse only if both are."""
     if sp.issparse(rows) and sp.issparse(further):
         return sp.csr_matrix(sp.vstack([rows, further], format="csr"))
-    return np.concatenate([train.batches.dense(rows), train.batches.dense(further)])
+    return np.concatenate([dense(rows), dense(further)])
 
 
 def _with_columns(values: np.ndarray, n_columns: int) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Codes as CSR matrices of counts."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,7 +30,7 @@ def stack_rows(parts: Sequence[SparseRows], n_components: int) -> sp.csr_matrix:
     return sp.csr_matrix((values, indices, row_ends), shape=(len(n_nonzero), n_components))
 
 
-def check_codes(codes: object, n_components: int, max_active: int) -> sp.csr_matrix:
+def check_codes(codes: Any, n_components: int, max_active: int) -> sp.csr_matrix:
     """Return codes as a CSR matrix of counts, or raise an error that names the first bad row."""
     matrix = sp.csr_matrix(codes)
     if matrix.shape[1] != n_components:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -150,7 +150,7 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
         "patch_stride": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
         "max_shift": [Interval(Integral, 0, None, closed="left")],
     }
-    _module_class: ClassVar[type[CountModule]] = CountModule
+    _module_class: type[CountModule] = CountModule
 
     def __init__(
         self,
@@ -468,8 +468,12 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
         return lambda: self._module_class(config)
 
     def _checked_shape(self, shape: object) -> tuple[int, ...]:
-        sides = isinstance(shape, list) and all(type(side) is int and side > 0 for side in shape)
-        if not sides or len(shape) not in (1, 3) or math.prod(shape) != self.n_features_in_:
+        if (
+            not isinstance(shape, list)
+            or not all(type(side) is int and side > 0 for side in shape)
+            or len(shape) not in (1, 3)
+            or math.prod(shape) != self.n_features_in_
+        ):
             raise ValueError(f"rows of {self.n_features_in_} values do not have the shape {shape}")
         return tuple(shape)
 

@@ -2,8 +2,9 @@
 
 import json
 import tempfile
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sklearn.base import clone
 
@@ -41,7 +42,8 @@ def fit_distributed(estimator: "SDLGM", X: object) -> None:
         with tempfile.TemporaryDirectory(prefix="sdlgm-") as folder:
             path = Path(folder) / "model.sdlgm"
             try:
-                fabric.launch(_fit_and_save, clone(estimator), X, path)
+                unfitted = cast("SDLGM", clone(estimator))
+                fabric.launch(partial(_fit_and_save, estimator=unfitted, X=X, path=path))
             finally:
                 if path.exists():  # after a divergence too, with the last good parameters
                     _take(estimator, _modelfile.load(path, device=str(estimator.device)))

@@ -1,12 +1,15 @@
-"""Trees that vote beside the networks.
+"""Extremely randomised trees whose votes are averaged with the networks of the classifier.
 
-A tree divides the space of x into leaves, and the votes of a leaf are the labels of its training rows: the largest
-likelihood that a distribution over sets of labels can have there. So a forest needs no numbers of its own but the
-divisions; its votes are means of training labels, and of how many of them a row has.
+A tree divides the space of x into leaves. A leaf votes with the labels of its training rows, and with their number:
+the maximum likelihood estimate of a distribution over sets of labels there.
+
+The trees are part of the estimator, and not composed from outside, for three reasons. scikit-learn's
+`VotingClassifier` takes no multi-label targets. The votes on the number of labels enter ``predict_sparsity``, which a
+vote on probabilities could not. And an estimator of scikit-learn can only be saved by pickle, while these arrays are
+tensors of a model file.
 """
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,13 +17,13 @@ from torch import Tensor
 
 from sdlgm import _kernels
 
-# Features that are tried at each division; the default of scikit-learn for regression, all, makes trees too much alike.
-_TRIED = 0.3
+# Share of the features that are candidates at each split; with all of them, trees are too similar.
+_MAX_FEATURES = 0.3
 
 
 @dataclass(frozen=True)
 class Forest:
-    """Extremely randomised trees (Geurts, Ernst and Wehenkel, 2006); arrays as `_kernels.tree_votes` takes them."""
+    """Extremely randomised trees (Geurts, Ernst and Wehenkel, 2006) as arrays for `_kernels.tree_votes`."""
 
     roots: np.ndarray
     feature: np.ndarray
@@ -34,16 +37,16 @@ class Forest:
 
     @classmethod
     def fit(cls, x: np.ndarray, indicator: np.ndarray, n_trees: int, seed: int) -> "Forest":
-        """Trees on scaled rows in single precision; targets are the labels and which number of them a row has."""
+        """Grow trees on scaled rows in single precision; targets are the labels and their number."""
         from sklearn.ensemble import ExtraTreesRegressor
 
         targets = indicator[:, 0] if indicator.shape[1] == 1 else indicator
-        grown = ExtraTreesRegressor(n_trees, max_features=_TRIED, random_state=seed).fit(x, targets)
+        grown = ExtraTreesRegressor(n_trees, max_features=_MAX_FEATURES, random_state=seed).fit(x, targets)
         leaves = np.asarray(grown.apply(x))
         parts: dict[str, list[np.ndarray]] = {field.name: [] for field in fields(cls)}
         n_nodes = n_placed = 0
         for tree, estimator in enumerate(grown.estimators_):
-            nodes: Any = estimator.tree_
+            nodes = estimator.tree_
             in_leaf = np.bincount(leaves[:, tree], minlength=nodes.node_count)
             ends = n_placed + np.cumsum(in_leaf)
             is_leaf = nodes.children_left < 0
@@ -63,17 +66,18 @@ class Forest:
         return cls(**whole, targets=np.concatenate([indicator, numbers], axis=1).astype(np.float32))
 
     def votes(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Probability of each label, and of each number of labels from 0 to all, for scaled rows."""
+        """Return the probability of each label, and of each number of labels, for scaled rows."""
         votes = _kernels.tree_votes(np.ascontiguousarray(x, dtype=np.float32), **vars(self))
         n_labels = votes.shape[1] // 2
         return votes[:, :n_labels], votes[:, n_labels:]
 
     def tensors(self) -> dict[str, Tensor]:
+        """Return the arrays by name."""
         return {field.name: torch.from_numpy(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor], n_trees: int, n_inputs: int, n_labels: int) -> "Forest":
-        """The forest of a file, or a ValueError if following it could lead anywhere but to a leaf."""
+        """Return the forest of a file, or raise if some path does not end at a leaf."""
         names = {field.name for field in fields(cls)}
         if set(tensors) != names:
             raise ValueError(f"the trees lack {', '.join(sorted(names ^ set(tensors)))}")
@@ -100,7 +104,7 @@ class Forest:
             and len(self.roots) == n_trees
             and _within(self.roots, 0, n_nodes)
             and _within(self.feature, 0, n_inputs)
-            # Children come after their parents, so every way ends.
+            # Children come after their parents, so every path ends.
             and _within(self.left[~is_leaf] - numbers[~is_leaf], 1, n_nodes)
             and _within(self.right[~is_leaf] - numbers[~is_leaf], 1, n_nodes)
             and _within(self.left[~is_leaf], 0, n_nodes)

@@ -4,11 +4,10 @@ import zlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.model_selection import train_test_split
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from sdlgm import _kernels
@@ -37,12 +36,12 @@ class Columns:
     def of(cls, rows: Rows) -> "Columns":
         """Return the statistics of rows in memory."""
         if sp.issparse(rows):
-            moments = mean_variance_axis(rows, axis=0)
+            moments = cast(tuple[np.ndarray, np.ndarray], mean_variance_axis(rows, axis=0))
         else:
             with np.errstate(over="ignore"):  # `checked` raises
                 moments = np.mean(rows, axis=0, dtype=np.float64), np.var(rows, axis=0, dtype=np.float64)
         mean, variance = (np.asarray(moment, np.float64) for moment in moments)
-        largest, smallest = dense(rows.max(axis=0)).ravel(), dense(rows.min(axis=0)).ravel()
+        largest, smallest = (_flat(rows.max(axis=0)), _flat(rows.min(axis=0)))
         return cls.checked(mean, variance, largest > smallest)
 
     @classmethod
@@ -149,6 +148,11 @@ class Scaling:
         return rows if self.is_identity else rows * self.scale + self.location
 
 
+def _flat(values: Any) -> np.ndarray:
+    """Return a row, dense or sparse, as a vector."""
+    return np.ravel(values.toarray() if hasattr(values, "toarray") else values)
+
+
 def in_unit_interval(rows: Rows) -> bool:
     """Return whether all entries are in [0, 1]."""
     return _kernels.in_unit_interval(rows.data if sp.issparse(rows) else np.asarray(rows))
@@ -224,6 +228,8 @@ def prepare_training(rows: Rows | RowFiles, validation_fraction: float | None, s
     if validation_fraction is None:
         order = np.random.default_rng(seed).permutation(rows.shape[0])
         return TrainingData(rows, rows[order[:WATCHED_ROWS]], Columns.of(rows), is_unit)
+    from sklearn.model_selection import train_test_split  # slow to import
+
     split = cast(list[Rows], train_test_split(rows, test_size=validation_fraction, random_state=seed))
     rows, watched = split
     if rows.shape[0] < 2:

@@ -36,11 +36,12 @@ from sdlgm.estimators._preparation import (
 )
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
 from sdlgm.gradients import GRADIENTS
+from sdlgm.model.codes import KL
 from sdlgm.model.likelihoods import LIKELIHOODS
 from sdlgm.model.modules.base import Batch
 from sdlgm.model.modules.unsupervised import ModelConfig, SDLGMModule
 from sdlgm.model.networks.posteriors import POSTERIORS
-from sdlgm.train.batches import Rows
+from sdlgm.train.batches import Binarize, Rows
 
 GradientName = Literal[
     "reinmax",
@@ -285,10 +286,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         self.share_layers = share_layers
         self.normalize_logits = normalize_logits
         self.likelihood = likelihood
-        self.binarize = binarize
+        self.binarize: Binarize = binarize
         self.posterior = posterior
         self.gradient = gradient
-        self.kl = kl
+        self.kl: KL = kl
         self.n_samples = n_samples
         self.gate_temperature = gate_temperature
         self.feature_temperature = feature_temperature
@@ -316,7 +317,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     # Fitting
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, callback: train.Callback | None = None) -> Self:
+    def fit(self, X, y=None, *, callback: Callable[[SDLGMModule, int], None] | None = None) -> Self:
         """Fit the model to X.
 
         Parameters
@@ -342,7 +343,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         with self._all_or_nothing():
             return self._fit(X, callback)
 
-    def _fit(self, X, callback: train.Callback | None = None, processes: train.Processes = train.ALONE) -> Self:
+    def _fit(
+        self,
+        X,
+        callback: Callable[[SDLGMModule, int], None] | None = None,
+        processes: train.Processes = train.ALONE,
+    ) -> Self:
         """Fit, as the only process or as one of several."""
         rows = self._validate_rows(rows_of(X), reset=True, min_rows=2)
         seed = self._seed_of(self.random_state)

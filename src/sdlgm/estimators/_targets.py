@@ -1,17 +1,16 @@
-"""Labels and counts as users have them, to matrices."""
+"""Convert labels and counts in the forms that users have to matrices."""
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.preprocessing import MultiLabelBinarizer
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from sdlgm.errors import BudgetError
 
-# Sums of as many as there can be columns fit into 64 bits.
+# Sums over any number of columns fit into 64 bits.
 LARGEST_COUNT = 2**31 - 1
 
 _LABEL_SETS = (
@@ -27,14 +26,14 @@ class Labels:
     indicator: np.ndarray
     names: np.ndarray
     single: bool = False
-    """Whether every row was given as one class, and not as a set of labels."""
+    """Whether every row has one class instead of a set of labels."""
 
 
 def labels_of(Y: Any, names: np.ndarray | None = None, *, unseen: bool = False) -> Labels:
-    """Labels from an indicator matrix (dense, sparse, a data frame), from a list of label sets, or from classes.
+    """Return labels from an indicator matrix (dense, sparse, a data frame), a list of label sets, or classes.
 
-    ``names``, if given, are those of the training data. Missing columns are not filled; other labels in sets, and other
-    classes, are refused, or with ``unseen`` have columns of their own, after those of the training data.
+    ``names``, if given, are those of the training data. Labels in sets, and classes, that are not among them raise or,
+    with ``unseen``, get columns after those of the training data.
     """
     if Y is None:
         raise ValueError(f"requires y to be passed, but the target y is None; give {_LABEL_SETS}")
@@ -58,13 +57,13 @@ class Counts:
     matrix: np.ndarray
     names: np.ndarray
     single: bool
-    """Whether the counts were of one class, without a dimension for classes."""
+    """Whether the counts had no dimension for classes."""
 
 
 def counts_of(y: Any, names: np.ndarray | None = None) -> Counts:
-    """Counts from a matrix (dense, sparse, a data frame) or, for one class, from one number a row.
+    """Return counts from a matrix (dense, sparse, a data frame) or, for one class, from one number for each row.
 
-    ``names``, if given, are those of the training data, and columns are brought into their order.
+    ``names``, if given, are those of the training data; columns are brought into their order.
     """
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None; give a matrix of counts")
@@ -76,7 +75,7 @@ def counts_of(y: Any, names: np.ndarray | None = None) -> Counts:
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
-    """Counts as whole numbers, all of them checked."""
+    """Return counts as whole numbers, or raise."""
     if values.dtype.kind == "c":
         raise ValueError("Complex data not supported; y holds counts")
     if values.dtype.kind not in "biufO":
@@ -84,7 +83,7 @@ def _whole(values: np.ndarray) -> np.ndarray:
     try:
         numbers = values.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError("y holds values that are no numbers; give whole numbers, 0 or more") from None
+        raise ValueError("y holds values that are not numbers; give whole numbers, 0 or more") from None
     assert_all_finite(numbers, input_name="y")
     wrong = (numbers < 0) | (numbers != np.floor(numbers)) | (numbers > LARGEST_COUNT)
     if wrong.any():
@@ -97,13 +96,13 @@ def _whole(values: np.ndarray) -> np.ndarray:
 
 
 def _dense(Y: Any) -> np.ndarray:
-    return cast(Any, Y).toarray() if sp.issparse(Y) else np.asarray(Y)
+    return Y.toarray() if hasattr(Y, "toarray") else np.asarray(Y)
 
 
-def _in_order(Y: Any, values: np.ndarray, names: np.ndarray | None, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """The columns of Y in the order of ``names``, or as they are if there is none yet; and their names.
+def _in_order(Y: Any, values: np.ndarray, names: np.ndarray | None, unit: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the columns of Y in the order of ``names``, or as they are without it; and their names.
 
-    Columns with names of their own go by these, unless the model only has numbers for its own and they are others.
+    Columns with names are matched by name, unless the model has numbers only and the names differ from them.
     """
     columns = getattr(Y, "column_names", getattr(Y, "columns", None))  # of pyarrow; of pandas and polars
     found = None if columns is None else _column_names(columns)
@@ -115,7 +114,7 @@ def _in_order(Y: Any, values: np.ndarray, names: np.ndarray | None, what: str) -
         if not numbered or set(found) == set(own):
             return values[:, _places(found.tolist(), own)], names
     if values.shape[1] != len(names):
-        raise ValueError(f"y has {values.shape[1]} columns, the model has {len(names)} {what}")
+        raise ValueError(f"y has {values.shape[1]} columns, the model has {len(names)} {unit}")
     return values, names
 
 
@@ -128,29 +127,29 @@ def _column_names(columns: Any) -> np.ndarray:
 
 
 def _places(found: list[Any], names: list[Any]) -> list[int]:
-    """Where the columns of the model's labels are."""
+    """Return the places of the model's labels among the columns."""
     differing = sorted(set(found) ^ set(names), key=str)
     if differing:
         raise ValueError(f"Y has other columns than the model has labels; the first that differs is {differing[0]!r}")
     return [found.index(name) for name in names]
 
 
-def check_budget(targets: np.ndarray, max_active: int, what: str = "labels") -> None:
-    """Refuse rows with more labels, or higher counts in all, than slots."""
+def check_budget(targets: np.ndarray, max_active: int, unit: str = "labels") -> None:
+    """Raise for rows with more labels, or a larger sum of counts, than slots."""
     numbers = targets.sum(axis=1)
     if numbers.size and numbers.max() > max_active:
         row = int(np.argmax(numbers > max_active))
         raise BudgetError(
-            f"row {row} has {int(numbers[row])} {what}, more than max_active={max_active}; "
+            f"row {row} has {int(numbers[row])} {unit}, more than max_active={max_active}; "
             f"these data need max_active={int(numbers.max())} or more"
         )
 
 
 def _is_label_sets(Y: Any, n_labels: int | None) -> bool:
-    """Whether rows are collections of labels and not numbers of an indicator matrix.
+    """Return whether rows are collections of labels rather than rows of an indicator matrix.
 
-    Lists of numbers, all of one length, are rows of a matrix, unless it is known that there are not so many labels and
-    no row has a value twice, as rows of zeros and ones do.
+    Lists of numbers of one length are rows of a matrix, unless the number of labels is known to differ from that length
+    and no row has a value twice, as rows of zeros and ones do.
     """
     listed = isinstance(Y, list | tuple) or (getattr(Y, "ndim", 0) == 1 and str(getattr(Y, "dtype", "")) == "object")
     if not listed:
@@ -191,7 +190,7 @@ def _from_sets(Y: Any, names: np.ndarray | None, unseen: bool) -> Labels:
 
 def _label_set(number: int, row: Any) -> list[Any]:
     if isinstance(row, str) or not hasattr(row, "__iter__"):
-        raise ValueError(f"row {number} is {row!r} and no set of labels; give {_LABEL_SETS}")
+        raise ValueError(f"row {number} is {row!r}, not a set of labels; give {_LABEL_SETS}")
     labels = [label.item() if isinstance(label, np.generic) else label for label in row]
     for label in labels:
         if not isinstance(label, str | int | float):
@@ -224,7 +223,7 @@ def _indicator(values: np.ndarray) -> np.ndarray:
     try:
         numbers = values.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"Y holds values that are no numbers; give {_LABEL_SETS}") from None
+        raise ValueError(f"Y holds values that are not numbers; give {_LABEL_SETS}") from None
     wrong = ~((numbers == 0) | (numbers == 1))
     if wrong.any():
         row, column = np.argwhere(wrong)[0]

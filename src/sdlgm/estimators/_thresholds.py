@@ -1,22 +1,22 @@
-"""Where to cut probabilities of labels: chosen by cross-validation of the training rows."""
+"""Thresholds on the probabilities of labels, chosen by cross-validation on the training rows."""
 
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 GRID = np.round(np.arange(0.02, 0.96, 0.01), 2)
-"""Thresholds that are tried."""
+"""Candidate thresholds."""
 POWERS = (0.0, 0.25, 0.5, 0.75)
-"""How thresholds of single labels may follow the frequencies of the labels."""
+"""Candidate powers by which the thresholds of single labels follow the frequencies of the labels."""
 _HIGHEST = 0.95
 
 
 def label_folds(indicator: np.ndarray, n_folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Folds in which every label is about as frequent as in all rows (Sechidis et al., ECML 2011)."""
+    """Return folds in which every label is about as frequent as in all rows (Sechidis et al., ECML 2011)."""
     from iterstrat.ml_stratifiers import MultilabelStratifiedKFold
 
     folds = MultilabelStratifiedKFold(n_folds, shuffle=True, random_state=seed)
-    if indicator.shape[1] == 1:  # it takes no single column, but that and its opposite
+    if indicator.shape[1] == 1:  # it needs at least two columns
         indicator = np.hstack([indicator, 1 - indicator])
     return folds.split(np.zeros((len(indicator), 1)), indicator)
 
@@ -24,7 +24,10 @@ def label_folds(indicator: np.ndarray, n_folds: int, seed: int) -> Iterator[tupl
 def out_of_fold(
     fit_predict: Callable[[np.ndarray, np.ndarray], np.ndarray], indicator: np.ndarray, n_folds: int, seed: int
 ) -> np.ndarray:
-    """Probabilities for every row from a model that has not seen it; ``fit_predict(train, held_out)`` by row number."""
+    """Return the probabilities of every row from a model that was not fitted to it.
+
+    ``fit_predict(train, held_out)`` takes row numbers.
+    """
     probs = np.zeros(indicator.shape)
     for train, held_out in label_folds(indicator, n_folds, seed):
         probs[held_out] = fit_predict(train, held_out)
@@ -32,7 +35,7 @@ def out_of_fold(
 
 
 def labels_at(probs: np.ndarray, thresholds: float | np.ndarray, max_active: int | None) -> np.ndarray:
-    """Whether each label is predicted: those from the threshold on, at most the ``max_active`` likeliest of them."""
+    """Return whether each label is predicted: those at or above the threshold, at most the ``max_active`` likeliest."""
     chosen = probs >= thresholds
     if max_active is not None and max_active < probs.shape[1]:
         rank = np.argsort(np.argsort(-probs, axis=1, kind="stable"), axis=1, kind="stable")
@@ -41,16 +44,16 @@ def labels_at(probs: np.ndarray, thresholds: float | np.ndarray, max_active: int
 
 
 def best_threshold(indicator: np.ndarray, probs: np.ndarray, max_active: int | None = None) -> float:
-    """The threshold with the largest micro F1; the middle one of several."""
+    """Return the threshold with the largest micro F1, the median of ties."""
     scores = [f1(indicator, labels_at(probs, level, max_active), "micro") for level in GRID]
     return float(np.median(GRID[_largest(scores)]))
 
 
 def best_thresholds(indicator: np.ndarray, probs: np.ndarray, max_active: int | None = None) -> np.ndarray:
-    """A threshold for each label, c * frequency ** power, with the c and the power that give the largest macro F1.
+    """Return a threshold for each label, c * frequency ** power, with the largest macro F1.
 
-    A threshold of its own for each label is not to be had from the few positives that most labels have. With these two
-    numbers a rare label may have a lower one than a frequent label, and they are chosen by all labels together.
+    Most labels have too few positives for a threshold of their own. These two numbers are chosen on all labels
+    together, and still let a rare label have a lower threshold than a frequent one.
     """
     frequency = np.maximum(indicator.mean(axis=0), 0.5 / len(indicator))
     best, chosen = -1.0, np.full(indicator.shape[1], 0.5)
@@ -65,14 +68,14 @@ def best_thresholds(indicator: np.ndarray, probs: np.ndarray, max_active: int | 
 
 
 def _largest(scores: list[float]) -> np.ndarray:
-    """Where the largest scores are, from the first to the last of the first run of them."""
+    """Return the places of the first run of largest scores."""
     best = np.flatnonzero(np.array(scores) >= max(scores) - 1e-12)
     gaps = np.flatnonzero(np.diff(best) > 1)
     return best[: gaps[0] + 1] if len(gaps) else best
 
 
 def f1(indicator: np.ndarray, predicted: np.ndarray, average: str) -> float:
-    """As scikit-learn's with zero_division=0, which takes a hundred times as long for small matrices."""
+    """Return the F1 of scikit-learn with zero_division=0, a hundred times faster on small matrices."""
     hits = (predicted & (indicator > 0)).sum(axis=0)
     total = predicted.sum(axis=0) + indicator.sum(axis=0)
     if average == "micro":

@@ -1,15 +1,21 @@
 """DisARM, for binary variables."""
 
-import torch
+from dataclasses import dataclass
 
-from sdlgm.gradients.base import (
-    Draw,
-    GradientEstimator,
-    drawn_symbols,
-    independent,
-    register,
-    with_gradient_of,
-)
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sdlgm.gradients.base import Draw, GradientEstimator, independent, register, with_gradient_of
+
+
+@dataclass(frozen=True)
+class AntitheticDraw(Draw):
+    """Pairs of antithetic draws, one half after the other."""
+
+    logits: Float[Tensor, "batch V"] | None = None
+    """Log-odds of the variables."""
+    drawn: Float[Tensor, "2 S batch V"] | None = None
 
 
 @register
@@ -31,25 +37,21 @@ class DisARM(GradientEstimator):
     shareable = False
 
     def draw(self, posterior, *, n_samples, temperatures, noise):
-        logits = _logits(posterior)
+        off, on = independent(posterior).log_probs.unbind(-1)
+        logits = on - off
         threshold = torch.sigmoid(logits.detach())
-        uniform = torch.rand(
-            (n_samples, *logits.shape), generator=noise.generator, dtype=logits.dtype, device=logits.device
-        )
+        shape = (n_samples, *logits.shape)
+        uniform = torch.rand(shape, generator=noise.generator, dtype=logits.dtype, device=logits.device)
         drawn = torch.stack([uniform < threshold, 1 - uniform < threshold]).to(logits.dtype)
-        symbols = torch.stack([1 - drawn, drawn], dim=-1).flatten(0, 1)
-        return Draw(posterior.counts(symbols), symbols)
+        symbols = torch.stack([1 - drawn, drawn], dim=-1)
+        return AntitheticDraw(posterior.counts(symbols.flatten(0, 1)), logits=logits, drawn=drawn)
 
     def surrogate(self, posterior, draw, value, control=None):
-        logits = _logits(posterior)
-        drawn = drawn_symbols(draw)[..., 1].unflatten(0, (2, -1))
+        assert isinstance(draw, AntitheticDraw)
+        assert draw.logits is not None
+        assert draw.drawn is not None
         value = value.unflatten(0, (2, -1))
         difference = 0.5 * (value[0] - value[1]).detach()
-        direction = (drawn[0] - drawn[1]) * torch.sigmoid(logits.detach().abs())
+        direction = (draw.drawn[0] - draw.drawn[1]) * torch.sigmoid(draw.logits.detach().abs())
         # (-1)^b' 1[b != b'] is b - b'.
-        return with_gradient_of(value.mean(0), difference * (direction * logits).flatten(2).sum(-1)).mean(0)
-
-
-def _logits(posterior):
-    off, on = independent(posterior).log_probs.unbind(-1)
-    return on - off
+        return with_gradient_of(value.mean(0), difference * (direction * draw.logits).flatten(2).sum(-1)).mean(0)

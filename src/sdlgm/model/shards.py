@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import torch.distributed
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import FunctionCtx
+
+from sdlgm.model.autograd import first_order
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class _SumOverProcesses(torch.autograd.Function):
         return summed
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: FunctionCtx, *gradients: Tensor) -> Tensor:  # noqa: ARG004
         summed = gradients[0].clone()
         torch.distributed.all_reduce(summed)

@@ -98,7 +98,7 @@ def sparsity(model: SDLGM, data: Dataset, codes: sp.csr_matrix, drawn: sp.csr_ma
     left.axvline(budget, color=GREY, ls="--", lw=1, label="budget")
     left.set(xlabel="number of active slots $L_i$", ylabel="fraction of observations", xlim=(-1, budget + 1))
     left.legend(frameon=False, fontsize=7, ncols=2)
-    gate_prob = np.clip(model.posterior(data.table).gate_prob.astype(np.float64), 1e-7, 1 - 1e-7)
+    gate_prob = np.clip(model.posterior_probs(data.table).gate_prob.astype(np.float64), 1e-7, 1 - 1e-7)
     right.hist(np.log(gate_prob) - np.log1p(-gate_prob), bins=40, color=BLUE, alpha=0.8, label="posterior")
     prior_logit = np.log(model.gate_prior_) - np.log1p(-model.gate_prior_)
     right.axvline(prior_logit, color="black", lw=1, label="prior")

@@ -4,7 +4,7 @@ from sdlgm.train.batches import Batches, ShuffledBatches, StreamedBatches, Targe
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.config import TrainConfig
 from sdlgm.train.convergence import convergence_problem
-from sdlgm.train.loop import Callback, fit
+from sdlgm.train.loop import fit
 from sdlgm.train.monitor import Monitor, Record, record_of
 from sdlgm.train.processes import ALONE, FabricProcesses, Processes
 from sdlgm.train.progress import Progress
@@ -14,7 +14,6 @@ from sdlgm.train.trainer import Trainer, state_of
 __all__ = [
     "ALONE",
     "Batches",
-    "Callback",
     "Checkpoint",
     "FabricProcesses",
     "Monitor",

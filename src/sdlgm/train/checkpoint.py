@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sdlgm import _tensorfile
 from sdlgm._files import TEMPORARY, remove_left, write_text
+from sdlgm._version import __version__
 from sdlgm.errors import CheckpointError, ModelFileError
 from sdlgm.train.monitor import record_of
 from sdlgm.train.progress import Progress
@@ -77,6 +78,11 @@ class Checkpoint:
     def restore(self, trainer: Trainer, progress: Progress) -> None:
         """Set trainer and progress to where the checkpoint was written."""
         content = _tensorfile.read(self.path, KIND)
+        if content.written_by != __version__:
+            raise ModelFileError(
+                f"{self.path}: was written by sdlgm {content.written_by}, this is {__version__}; checkpoints belong to "
+                "one version: continue with that one, or use another checkpoint folder"
+            )
         document = content.document
         found_identity = document.get("identity")
         for key, value in self.identity.items():

@@ -6,18 +6,15 @@ import threading
 from collections.abc import Callable, Iterator
 
 from sdlgm.errors import ModelFileError, TrainingDivergedError
-from sdlgm.model.modules.base import TrainableModule
 from sdlgm.train.batches import Batches
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.monitor import Monitor
 from sdlgm.train.progress import Progress, ProgressBar
-from sdlgm.train.trainer import Trainer, state_of
-
-Callback = Callable[[TrainableModule, int], None]
+from sdlgm.train.trainer import Module, Trainer, state_of
 
 
 def fit(
-    trainer: Trainer,
+    trainer: Trainer[Module],
     batches: Batches,
     monitor: Monitor,
     progress: Progress,
@@ -25,7 +22,7 @@ def fit(
     checkpoint: Checkpoint | None = None,
     resume: bool = False,
     visible: bool = False,
-    callback: Callback | None = None,
+    callback: Callable[[Module, int], None] | None = None,
 ) -> None:
     """Train until ``max_iter``, or with early stopping until the watched bound no longer improves.
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sdlgm.model.shards import WHOLE_BATCH, Shard
 
@@ -45,12 +45,14 @@ class FabricProcesses(Processes):
 
     def sum(self, values: list[float]) -> list[float]:
         summed = self._fabric.all_reduce(torch.tensor(values, dtype=torch.float64), reduce_op="sum")
+        assert isinstance(summed, Tensor)
         return summed.tolist()
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         averaged = self._fabric.all_reduce(flat, reduce_op="mean")
+        assert isinstance(averaged, Tensor)
         for gradient, part in zip(gradients, averaged.split([gradient.numel() for gradient in gradients]), strict=True):
             gradient.copy_(part.view_as(gradient))
 

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +19,10 @@ from sdlgm.train.config import TrainConfig
 from sdlgm.train.processes import ALONE, Processes
 from sdlgm.train.seeds import seeded
 
+Module = TypeVar("Module", bound=TrainableModule)
 
-class Trainer:
+
+class Trainer(Generic[Module]):
     """Module, optimiser, gradient estimator, noise and iteration counter.
 
     Parameters
@@ -38,7 +41,7 @@ class Trainer:
 
     def __init__(
         self,
-        module: TrainableModule,
+        module: Module,
         config: TrainConfig,
         seed: int,
         processes: Processes = ALONE,
@@ -54,7 +57,7 @@ class Trainer:
         self.training_sum, self.n_training_steps = 0.0, 0
         for parameter in module.temperature_parameters():
             parameter.requires_grad_(config.learn_temperature)
-        for parameter in module.prior.parameters():  # an earlier run may have stopped during the warm-up
+        for parameter in module.prior_parameters():  # an earlier run may have stopped during the warm-up
             parameter.requires_grad_(True)
         self.optimizer = self._new_optimizer()
         self._add_estimator(self._new_estimator())
@@ -158,7 +161,7 @@ class Trainer:
     def _scale_encoder_gradient(self) -> None:
         divisor = self.estimator.encoder_divisor
         if divisor != 1.0:
-            for parameter in self.module.posterior.parameters():
+            for parameter in self.module.encoder_parameters():
                 if parameter.grad is not None:
                     parameter.grad /= divisor
 
@@ -170,7 +173,7 @@ class Trainer:
             self.module.schedule_temperatures(lambda initial: schedules.temperature(initial, config, self.iteration))
         # While the KL is phased in, codes carry little information. A prior that followed them would give low
         # probability to features that are rare by chance.
-        for parameter in self.module.prior.parameters():
+        for parameter in self.module.prior_parameters():
             parameter.requires_grad_(kl_weight == 1.0)
 
 

@@ -3,10 +3,10 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from sdlgm import _kernels
 from sdlgm.model.arrays import as_array
+from sdlgm.model.autograd import first_order
 from sdlgm.model.codes.base import Temperatures
 from sdlgm.model.noise import Noise
 
@@ -65,7 +65,7 @@ class _RelaxedCounts(torch.autograd.Function):
         return torch.from_numpy(draw.counts).view(n_samples, *feature_logits.shape)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, *gradients: Tensor):
         draw = _kernels.RelaxedCounts(*(part.numpy() for part in ctx.saved_tensors))
         parts = _kernels.relaxed_gradients(as_array(gradients[0].flatten(0, 1)), draw, **ctx.options)

@@ -3,10 +3,10 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from sdlgm import _kernels
 from sdlgm.model.arrays import as_array
+from sdlgm.model.autograd import first_order
 
 
 def slot_divergence(
@@ -46,7 +46,7 @@ class _Divergence(torch.autograd.Function):
         return torch.from_numpy(result.kl)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, *gradients: Tensor):
         (gradient,) = gradients
         result: _kernels.Divergence = ctx.result

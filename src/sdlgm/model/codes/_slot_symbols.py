@@ -4,11 +4,11 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from sdlgm import _kernels
 from sdlgm.model import arrays
 from sdlgm.model.arrays import as_array
+from sdlgm.model.autograd import first_order
 
 
 def slot_symbols(
@@ -38,7 +38,7 @@ class _Symbols(torch.autograd.Function):
         return log_probs, probs
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, *gradients: Tensor | None):
         to_log_probs, to_probs = gradients
         gate_logit, probs, feature_probs = ctx.saved_tensors

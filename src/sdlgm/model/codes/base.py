@@ -7,6 +7,7 @@ distribution draws; its shape differs from family to family, and `CodeDistributi
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import ClassVar, Generic, Literal, TypeVar
 
 import torch
@@ -130,10 +131,10 @@ class CodeDistribution(ABC, Generic[Prior]):
     def feature_probs(self) -> Float[Tensor, "*batch K"]:
         """Distribution of the features over the slots that are on."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def presence(self) -> Float[Tensor, "*batch K"]:
         """Probability that a feature is present in a code."""
+        raise NotImplementedError
 
     # Divergence from a prior
 

@@ -19,11 +19,11 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from sdlgm import _kernels
 from sdlgm.model import arrays
 from sdlgm.model.arrays import as_array
+from sdlgm.model.autograd import first_order
 from sdlgm.model.codes.base import KL, GradientRule, PriorTerms, Temperatures
 from sdlgm.model.codes.slots import SlotDistribution
 from sdlgm.model.codes.subset import N_DRAWS, Subsets, log_repetitions
@@ -161,7 +161,7 @@ class _Chain(torch.autograd.Function):
         return drawn.view_as(drawn)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, *gradients: Tensor):
         (gradient,) = gradients
         coupling, drawn, slopes = ctx.saved_tensors
@@ -183,7 +183,7 @@ class _Cost(torch.autograd.Function):
         return torch.from_numpy(result.cost).unflatten(0, counts.shape[:2])
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, *gradients: Tensor):
         (gradient,) = gradients
         counts, coupling = ctx.saved_tensors

@@ -22,15 +22,15 @@ CLOSED = -1e9
 class IndependentSymbols(CodeDistribution[Prior]):
     """Codes drawn from independent symbols with known probabilities, of which relaxed draws exist."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def log_probs(self) -> Float[Tensor, "*batch symbols"]:
         """Log-probabilities of the symbols."""
+        raise NotImplementedError
 
-    @property
-    @abstractmethod
+    @cached_property
     def probs(self) -> Float[Tensor, "*batch symbols"]:
         """Probabilities of the symbols."""
+        return self.log_probs.exp()
 
     @abstractmethod
     def relaxed_parts(self, n_samples: int, temperatures: Temperatures, noise: Noise) -> tuple[Tensor, ...]:
@@ -61,14 +61,6 @@ class IndependentVariables(IndependentSymbols[Prior]):
     A subclass defines ``log_probs`` and `counts`; draws and gradients follow from them. `counts` has to be
     differentiable and defined for vectors between the one-hot ones.
     """
-
-    @cached_property
-    def log_probs(self) -> Float[Tensor, "*batch V W"]:
-        raise NotImplementedError
-
-    @cached_property
-    def probs(self) -> Float[Tensor, "*batch V W"]:
-        return self.log_probs.exp()
 
     def sample_symbols(self, n_samples: int, noise: Noise) -> Float[Tensor, "S batch V W"]:
         """Draw one-hot symbols by the inverse of the cumulative distribution."""

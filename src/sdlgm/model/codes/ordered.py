@@ -122,7 +122,7 @@ class OrderedDistribution(IndependentVariables[SlotDistribution]):
         expected = (is_open.unsqueeze(-2) @ self.feature_log_probs.exp()).squeeze(-2)
         return expected / expected.sum(-1, keepdim=True)
 
-    @property
+    @cached_property
     def presence(self) -> Float[Tensor, "batch K"]:
         absent = torch.log1p(-self.feature_log_probs.exp().clamp(max=1 - 1e-6)).cumsum(-2).exp()
         lengths = self.length_log_probs.exp()

@@ -50,12 +50,12 @@ class SlotDistribution(IndependentSymbols["SlotDistribution"]):
     def _symbols(self) -> tuple[Float[Tensor, "*batch symbols"], Float[Tensor, "*batch symbols"]]:
         return slot_symbols(self.gate_logit, self.feature_logits)
 
-    @property
+    @cached_property
     def log_probs(self) -> Float[Tensor, "*batch symbols"]:
         """Log-probabilities of the K + 1 symbols of a slot; the first one is "off"."""
         return self._symbols[0]
 
-    @property
+    @cached_property
     def probs(self) -> Float[Tensor, "*batch symbols"]:
         """Probabilities of the K + 1 symbols."""
         return self._symbols[1]
@@ -74,7 +74,7 @@ class SlotDistribution(IndependentSymbols["SlotDistribution"]):
     def feature_probs(self) -> Float[Tensor, "*batch K"]:
         return self.feature_log_probs.exp()
 
-    @property
+    @cached_property
     def presence(self) -> Float[Tensor, "*batch K"]:
         """Probability that a feature is present, 1 - (1 - gate_prob * feature_probs) ** L0."""
         return -torch.expm1(self.n_slots * torch.log1p(-self.probs[..., 1:]))

@@ -20,11 +20,11 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from sdlgm import _kernels
 from sdlgm.model import arrays
 from sdlgm.model.arrays import as_array
+from sdlgm.model.autograd import first_order
 from sdlgm.model.codes.base import KL, PresenceCodes, PriorTerms
 from sdlgm.model.codes.independent import IndependentVariables
 from sdlgm.model.codes.slots import SlotDistribution, log_binomial
@@ -184,7 +184,7 @@ class _Divergence(torch.autograd.Function):
         return torch.from_numpy(ctx.result.kl)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, *gradients: Tensor):
         (gradient,) = gradients
         result: _kernels.SubsetDivergence = ctx.result

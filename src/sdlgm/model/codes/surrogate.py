@@ -2,8 +2,8 @@
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from sdlgm.model.autograd import first_order
 from sdlgm.model.codes.base import GradientRule
 
 
@@ -20,7 +20,7 @@ class _Symbols(torch.autograd.Function):
         return drawn.view_as(drawn)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, *gradients: Tensor):
         (gradient,) = gradients
         probs, drawn = ctx.saved_tensors

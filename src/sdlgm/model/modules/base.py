@@ -4,7 +4,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
@@ -14,9 +13,6 @@ from sdlgm.model.codes.base import KL, Temperatures
 from sdlgm.model.gradient import GradientEstimator
 from sdlgm.model.noise import Noise
 from sdlgm.model.shards import Shard
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,8 @@ class Batch:
         """Return the rows of one of several processes."""
         if shard.size == 1:
             return self
-        return Batch(*(None if values is None else shard.part(values) for values in vars(self).values()))
+        y, known = (None if values is None else shard.part(values) for values in (self.y, self.known))
+        return Batch(shard.part(self.x), y, known)
 
     @property
     def targets(self) -> tuple[Float[Tensor, "batch K"], Float[Tensor, " batch"]]:
@@ -86,10 +83,17 @@ class TrainableModule(nn.Module, ABC):
     Only ``config`` and the ``state_dict`` change what a module computes.
     """
 
-    config: "DataclassInstance"
-    posterior: nn.Module
-    """The encoder."""
-    prior: nn.Module
+    @abstractmethod
+    def settings(self) -> dict[str, object]:
+        """Return the config by the names of its fields."""
+
+    @abstractmethod
+    def encoder_parameters(self) -> Iterator[nn.Parameter]:
+        """Iterate over the parameters of the encoder."""
+
+    @abstractmethod
+    def prior_parameters(self) -> Iterator[nn.Parameter]:
+        """Iterate over the parameters of the prior, which are frozen during the KL warm-up."""
 
     @property
     @abstractmethod

@@ -5,10 +5,13 @@
 exactly and without samples.
 """
 
+from collections.abc import Iterator
+from dataclasses import asdict
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from sdlgm.model.codes.base import KL
 from sdlgm.model.codes.priors import SlotPrior
@@ -38,6 +41,15 @@ class CountModule(TrainableModule):
     def n_logits(self) -> int:
         return self.posterior.n_logits
 
+    def settings(self) -> dict[str, object]:
+        return asdict(self.config)
+
+    def encoder_parameters(self) -> Iterator[nn.Parameter]:
+        return self.posterior.parameters()
+
+    def prior_parameters(self) -> Iterator[nn.Parameter]:
+        return self.prior.parameters()
+
     @torch.no_grad()
     def adapt_to(self, mean_counts: Float[Tensor, " K"]) -> None:
         """Start at the mean counts of the data, which are also the prior that the KL is measured against."""
@@ -60,12 +72,12 @@ class CountModule(TrainableModule):
     def loss(self, batch: Batch, step: Step) -> Objective:
         """Return log q(counts given x) of the rows whose counts are known."""
         counts, known = batch.targets
-        log_prob = known * self.inference(_spaced_rows(batch.x), step.noise.generator).log_prob(counts)
+        log_prob = known * self.inference(spaced_rows(batch.x), step.noise.generator).log_prob(counts)
         return Objective(log_prob, torch.zeros_like(log_prob), log_prob)
 
     def watch(self, batch: Batch, *, kl: KL, noise: Noise, n_relaxed: int) -> Watched:
         counts, _ = batch.targets
-        slots = self.inference(_spaced_rows(batch.x))
+        slots = self.inference(spaced_rows(batch.x))
         n, log_prob = len(counts), float(slots.log_prob(counts).mean())
         return Watched(
             n_rows=n,
@@ -77,7 +89,7 @@ class CountModule(TrainableModule):
         )
 
 
-def _spaced_rows(x: Float[Tensor, "batch D"]) -> Float[Tensor, "batch D"]:
+def spaced_rows(x: Float[Tensor, "batch D"]) -> Float[Tensor, "batch D"]:
     """Return rows with a gap between them in memory.
 
     Torch takes pictures with one channel for channels-last ones if their rows are adjacent, and rounds their

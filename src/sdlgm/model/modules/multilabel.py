@@ -13,6 +13,9 @@ KL(q(u | x), p(u)) is the bound on log p(x) of a model whose labels are latent. 
 encoder. ``dis`` has the first term only. With ``monte_carlo``, the paper's form, the draws are relaxed.
 """
 
+from collections.abc import Iterator
+from dataclasses import asdict
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -73,6 +76,15 @@ class MultiLabelModule(TemperedModule):
     @property
     def n_logits(self) -> int:
         return self.posterior.n_logits
+
+    def settings(self) -> dict[str, object]:
+        return asdict(self.config)
+
+    def encoder_parameters(self) -> Iterator[nn.Parameter]:
+        return self.posterior.parameters()
+
+    def prior_parameters(self) -> Iterator[nn.Parameter]:
+        return self.prior.parameters()
 
     @torch.no_grad()
     def adapt_to(self, frequencies: Float[Tensor, " K"], varies: Tensor) -> None:

@@ -1,8 +1,8 @@
 """The unsupervised model: inference, generative, loss, and the bounds on log p(x)."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -93,6 +93,15 @@ class SDLGMModule(TemperedModule):
     @property
     def n_logits(self) -> int:
         return self.posterior.n_logits
+
+    def settings(self) -> dict[str, object]:
+        return asdict(self.config)
+
+    def encoder_parameters(self) -> Iterator[nn.Parameter]:
+        return self.posterior.parameters()
+
+    def prior_parameters(self) -> Iterator[nn.Parameter]:
+        return self.prior.parameters()
 
     @torch.no_grad()
     def adapt_to(self, data_mean: Float[Tensor, " D"], varies: Bool[Tensor, " D"]) -> None:

@@ -1,4 +1,4 @@
-"""Codes in files: scipy's ``.npz`` format for sparse matrices, read whole and written as they come."""
+"""Codes in one file: scipy's ``.npz`` format of sparse matrices."""
 
 import os
 import shutil
@@ -12,29 +12,53 @@ import numpy as np
 import scipy.sparse as sp
 
 from sdlgm._files import write_whole
-from sdlgm.data.coded import read_coded
-from sdlgm.data.tables import CODES, check_writable, load_sparse
+from sdlgm.data.code_folder import read_code_folder
+from sdlgm.data.formats import existing_file
+from sdlgm.data.formats.npz import read_sparse
+from sdlgm.data.tables import CODES, check_writable
 from sdlgm.errors import DataError
 
 
 def read_codes(path: str | os.PathLike[str]) -> sp.csr_matrix:
-    """Read codes that `write_codes` wrote, or a folder of codes."""
+    """Read codes.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A ``.npz`` file that `write_codes` or `CodesWriter` wrote, or a folder that `CodedParts` wrote.
+
+    Returns
+    -------
+    CSR matrix of shape (n, n_components)
+
+    """
     path = Path(path)
     if path.is_dir():
-        return read_coded(path)
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file")
-    codes = load_sparse(path)
+        return read_code_folder(path)
+    codes = read_sparse(existing_file(path))
     if codes is None:
-        raise DataError(f"{path}: holds no sparse matrix; codes are what 'sdlgm encode' writes")
+        raise DataError(f"{path}: holds no sparse matrix; write codes with 'sdlgm encode'")
     return codes
 
 
 class CodesWriter:
-    """Writes codes that come in batches as one ``.npz`` file, in scipy's format for sparse matrices.
+    """Write batches of codes to one ``.npz`` file, in scipy's format of sparse matrices.
 
-    Used in a ``with`` statement. The file appears when that is left without an error, whole; until then the non-zeros
-    wait in temporary files beside it.
+    Use it in a ``with`` statement. The file is written, whole, when the statement ends without an error. Until then the
+    codes are in temporary files beside it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows so far.
+    n_active_total, n_active_max : int
+        Sum and maximum of the active slots of a row, so far.
+
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -54,6 +78,14 @@ class CodesWriter:
         return self
 
     def append(self, codes: sp.csr_matrix) -> None:
+        """Add the codes of a batch of rows.
+
+        Parameters
+        ----------
+        codes : CSR matrix of shape (n, n_components)
+            Codes with as many columns as those before.
+
+        """
         if self._n_columns not in (None, codes.shape[1]):
             raise ValueError(f"codes with {codes.shape[1]} columns after codes with {self._n_columns}")
         self._n_columns = int(codes.shape[1])
@@ -77,9 +109,9 @@ class CodesWriter:
                 write_whole(self.path, self._assemble)
 
     def _assemble(self, temporary: Path) -> None:
-        small = {"format": np.array(b"csr"), "shape": np.array([self.n_rows, self._n_columns])}
+        layout = {"format": np.array(b"csr"), "shape": np.array([self.n_rows, self._n_columns])}
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            for name, array in small.items():
+            for name, array in layout.items():
                 with archive.open(f"{name}.npy", "w") as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
             self._copy(archive, "data", self._values, np.dtype(np.int32), self._n_nonzero)
@@ -96,7 +128,21 @@ class CodesWriter:
 
 
 def write_codes(path: str | os.PathLike[str], codes: sp.csr_matrix) -> Path:
-    """Write codes as ``.npz``, in scipy's format for sparse matrices."""
+    """Write codes to one file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The ``.npz`` file.
+    codes : CSR matrix of shape (n, n_components)
+        The codes.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    """
     with CodesWriter(path) as writer:
         writer.append(codes)
     return Path(path)

@@ -39,7 +39,7 @@ def test__read_labelled__no_labels__gives_no_columns_of_them(tmp_path):
     ("text", "labels", "message"),
     [
         (CSV, ["warm"], "has no column 'warm'"),
-        (CSV, ["wet", "wet"], "a name is there twice"),
+        (CSV, ["wet", "wet"], "a name is given twice"),
         (CSV, ["wet", "a", "cold", "b"], "has no columns of features"),
         (CSV, ["b"], "label 'b' has the value 2; labels are 0 or 1"),
         (CSV.replace("1,0.5", ",0.5"), ["wet"], "column 'wet' has 1 missing values"),
@@ -74,7 +74,7 @@ def test__read_labelled__arff__takes_its_labels_from_the_xml_or_from_the_call(tm
 
 
 def test__read_labelled__names_and_other_files__are_refused(tmp_path):
-    with pytest.raises(DataError, match="birds: a data set with a name has labels of its own"):
+    with pytest.raises(DataError, match="birds: a named data set has labels of its own"):
         read_labelled("birds", ["wet"])
     with pytest.raises(DataError, match="digits: is no multi-label data set"):
         read_labelled("digits")
@@ -118,8 +118,8 @@ def test__read_counted__archive__has_pictures_and_counts(tmp_path):
     ("arrays", "message"),
     [
         ({"x": np.zeros((2, 2))}, "name the observations X"),
-        ({"X": np.zeros(2)}, "X is float64 of shape"),
-        ({"X": np.array([["a"]])}, "X is <U1"),
+        ({"X": np.zeros(2)}, "X: holds float64 of shape"),
+        ({"X": np.array([["a"]])}, "X: holds <U1"),
         ({"X": np.zeros((2, 2)), "counts": np.zeros((3, 1))}, "counts are"),
         ({"X": np.zeros((2, 2)), "counts": np.array([[1.5], [0]])}, "has the value 1.5"),
         ({"X": np.zeros((2, 2)), "counts": np.array([[np.nan], [0]])}, "has the value nan"),

@@ -1,4 +1,4 @@
-"""Mulan's format and the data sets in it; downloads run against a server in this process."""
+"""ARFF files and the named data sets in this format; downloads use a server in this process."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sdlgm.data import fetch, load_data, load_mulan, mulan, named, open_batches
+from sdlgm.data import fetch, limits, load_data, load_mulan, named, open_batches
 from sdlgm.errors import DataError, DownloadError
 
 XML = """<?xml version="1.0" encoding="utf-8"?>
@@ -24,7 +24,8 @@ XML = """<?xml version="1.0" encoding="utf-8"?>
 <label name="wren"><label name="Pacific wren"/></label>
 </labels>
 """
-# Labels first, last and in between, in another order than in the XML; {1,0} and {b,a} are traps for sparse rows.
+# Labels first, last and in between, in another order than in the XML. A value that a sparse row leaves out is the
+# first declared one, which is 1 for {1,0}.
 HEADER = r"""% a comment
 @RELATION 'made up'
 
@@ -98,7 +99,7 @@ def test__load_mulan__either_part__finds_the_labels(tmp_path, name):
 
 
 def test__load_mulan__train_and_test__agree_on_columns(tmp_path):
-    """A value that only one of them has still has its column in both."""
+    """A value that occurs in one file only has a column in both."""
     one = load_mulan(write(tmp_path, small("{x,y,z}", "y,0"), SMALL_XML, "made-train.arff"))
     other = load_mulan(write(tmp_path, small("{x,y,z}", "z,1"), SMALL_XML, "made-test.arff"))
     assert one.feature_names == other.feature_names == ("a=x", "a=y", "a=z")
@@ -130,7 +131,7 @@ def test__load_mulan__long_nominal_list__takes_no_time(tmp_path):
         (small(row="1"), "line 5: another number of values"),
         (small(row="1,0,1"), "line 5: another number of values"),
         (small(row="{7 1}"), "line 5: another number of values"),
-        (small(row="{a 1}"), "line 5: not what a row"),
+        (small(row="{a 1}"), "line 5: not a row of ARFF"),
         (small(row="1,0\n{0 1}"), "line 6: dense and sparse rows are mixed"),
         (small(row="{0 1}\n1,0"), "line 6: dense and sparse rows are mixed"),
         (small(row="50%,0"), "line 5: attribute 'a' cannot be '50%'"),
@@ -200,17 +201,17 @@ def test__load_mulan__missing_files_or_other_text__are_named(tmp_path):
     [
         ("MAX_XML_BYTES", r"made\.xml: is larger than 3 bytes"),
         ("MAX_ARFF_BYTES", r"made\.arff: is larger than 3 bytes"),
-        ("MAX_VALUES", r"made\.arff: is too large; it has more than 3 values"),
+        ("MAX_ARFF_VALUES", r"made\.arff: is too large; it has more than 3 values"),
     ],
 )
 def test__load_mulan__too_large__is_refused(tmp_path, monkeypatch, limit, message):
-    monkeypatch.setattr(mulan, limit, 3)
+    monkeypatch.setattr(limits, limit, 3)
     with pytest.raises(DataError, match=message):
         load_mulan(write(tmp_path, small(row="{0 1}\n{}"), SMALL_XML))
 
 
 def test__load_mulan__too_many_columns__are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(mulan, "MAX_VALUES", 7)
+    monkeypatch.setattr(limits, "MAX_ARFF_VALUES", 7)
     with pytest.raises(DataError, match="too large, 2 rows of 4 features"):
         load_mulan(write(tmp_path, small("{a,b,c,d}", row="{0 b}\n{}"), SMALL_XML))
 
@@ -249,7 +250,7 @@ def sha256(path: Path) -> str:
 
 @pytest.fixture
 def published(tmp_path, monkeypatch) -> Iterator[Path]:
-    """A folder with files for every data set, which are served as if they were the published ones."""
+    """Serve a folder with files for every data set in place of the published ones."""
     folder = tmp_path / "published"
     folder.mkdir()
     for file in ("birds-train.arff", "emotions-train.arff"):

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from sdlgm.data import CodedParts, open_rows, read_codes
-from sdlgm.data.coded import MANIFEST
+from sdlgm.data.code_folder import MANIFEST
 from sdlgm.errors import DataError
 
 N_COLUMNS = 12
@@ -32,7 +32,7 @@ def rows(tmp_path):
 
 
 def code(rows) -> sp.csr_matrix:
-    """Something that depends on the row alone."""
+    """Return codes in which each row depends on one row of the data."""
     values = rows[0 : len(rows)]
     dense = np.zeros((len(values), N_COLUMNS), int)
     dense[np.arange(len(values)), (values[:, 0] * N_COLUMNS).astype(int)] = 1 + (values[:, 1] * 3).astype(int)
@@ -41,9 +41,9 @@ def code(rows) -> sp.csr_matrix:
 
 
 def test__encode__parts__are_read_back_in_order(rows, tmp_path):
-    heard = []
-    CodedParts(tmp_path / "codes", rows, N_COLUMNS, {"model": "m"}).encode(code, heard.append)
-    assert sum(heard) == 50
+    advanced = []
+    CodedParts(tmp_path / "codes", rows, N_COLUMNS, {"model": "m"}).encode(code, advanced.append)
+    assert sum(advanced) == 50
     codes = read_codes(tmp_path / "codes")
     np.testing.assert_array_equal(codes.toarray(), code(rows).toarray())
     assert len(list((tmp_path / "codes").glob("part-*.parquet"))) == len(rows.parts) == 13
@@ -67,7 +67,7 @@ def test__encode__again__does_only_what_is_missing(rows, tmp_path):
 
 
 def work(folder, rows, most: int) -> None:
-    """Code two parts at the most: at the third it waits to be killed."""
+    """Encode ``most`` - 1 parts, and wait to be killed at the next."""
     begun = 0
 
     def slowly(part) -> sp.csr_matrix:

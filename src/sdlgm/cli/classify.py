@@ -1,0 +1,113 @@
+"""The commands classify fit, classify predict and classify evaluate."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sdlgm.cli._arguments import AsJson, ModelOut, TableOut, split_names
+from sdlgm.cli._errors import handle_errors
+from sdlgm.cli._models import load_model
+from sdlgm.cli._options import with_settings
+from sdlgm.cli._output import print_line, print_table
+from sdlgm.errors import DataError
+
+app = typer.Typer(no_args_is_help=True, help="Multi-label classification: fit, predict, evaluate.")
+
+LabelledData = Annotated[
+    str,
+    typer.Argument(
+        help="A .csv, .parquet or .arff file, or a name such as birds:train, emotions or cal500.", show_default=False
+    ),
+]
+Classifier = Annotated[Path, typer.Argument(help="A model file written by 'sdlgm classify fit'.", show_default=False)]
+
+
+@app.command()
+@handle_errors
+@with_settings("SDLGMClassifier")
+def fit(
+    data: LabelledData,
+    model: ModelOut,
+    settings: dict[str, Any],
+    labels: Annotated[
+        str, typer.Option(help="Columns of a .csv or .parquet file that are labels, with commas.", show_default=False)
+    ] = "",
+) -> None:
+    """Fit a classifier to rows with labels.
+
+    $ sdlgm classify fit songs.csv --labels happy,calm,sad --out model.sdlgm
+    """
+    from sdlgm import SDLGMClassifier
+    from sdlgm.data import check_writable, read_labelled
+
+    check_writable(model)
+    dataset = read_labelled(data, split_names(labels))
+    if not dataset.label_names:
+        raise DataError(f"{data}: name the columns that are labels with --labels a,b,c")
+    estimator = SDLGMClassifier(**settings).fit(dataset.table, dataset.labels)
+    estimator.save(model)
+    print_line(f"model: {model} ({len(dataset.label_names)} labels, at most {estimator.max_active_} in a row)")
+
+
+@app.command()
+@handle_errors
+def predict(
+    model: Classifier,
+    data: LabelledData,
+    table: TableOut,
+    proba: Annotated[bool, typer.Option("--proba", help="Write probabilities instead of 0 and 1.")] = False,
+) -> None:
+    """Predict the labels of rows. Write a table with one column for each label.
+
+    Label columns of the data are ignored.
+
+    $ sdlgm classify predict model.sdlgm new.csv --out predicted.csv
+    """
+    from sdlgm import SDLGMClassifier
+    from sdlgm.data import TABLES, check_writable, read_labelled, write_table
+
+    check_writable(table, TABLES)
+    estimator = load_model(model, SDLGMClassifier)
+    if estimator.single_label_:
+        raise DataError(f"{model}: was fitted with one class for each row; use it in Python")
+    names = tuple(str(name) for name in estimator.classes_)
+    dataset = read_labelled(data, names, optional=True, values=False, n_features=estimator.n_features_in_)
+    predicted = estimator.predict_proba(dataset.table) if proba else estimator.predict(dataset.table)
+    write_table(table, predicted, names)
+    print_line(f"labels: {table} ({len(predicted)} rows, {len(names)} columns)")
+
+
+@app.command()
+@handle_errors
+def evaluate(model: Classifier, data: LabelledData, as_json: AsJson = False) -> None:
+    """Evaluate a classifier on rows with known labels.
+
+    $ sdlgm classify evaluate model.sdlgm birds:test
+    """
+    from sdlgm import SDLGMClassifier
+    from sdlgm.data import read_labelled
+
+    estimator = load_model(model, SDLGMClassifier)
+    names = tuple(str(name) for name in estimator.classes_)
+    dataset = read_labelled(data, names, optional=True, n_features=estimator.n_features_in_)
+    missing = set(names) - set(dataset.label_names)
+    if missing:
+        raise DataError(f"{data}: has no label {sorted(missing)[0]!r}, which the model predicts")
+    order = [dataset.label_names.index(name) for name in names]
+    evaluation = estimator.evaluate(dataset.table, dataset.Y[:, order])
+    if as_json:
+        typer.echo(json.dumps(asdict(evaluation), allow_nan=False))
+        return
+    rows = {
+        "micro F1": f"{evaluation.micro_f1:.4f}",
+        "macro F1": f"{evaluation.macro_f1:.4f} ({evaluation.macro_f1_present:.4f} over labels that occur)",
+        "rows with all labels right": f"{evaluation.exact_match:.4f}",
+        "Hamming loss": f"{evaluation.hamming_loss:.4f}",
+        "log loss": f"{evaluation.log_loss:.4f} nats per row",
+        "labels per row": f"{evaluation.n_labels_true:.2f} true, {evaluation.n_labels_predicted:.2f} predicted, "
+        f"{evaluation.n_labels_expected:.2f} expected (budget {evaluation.max_active})",
+    }
+    print_table(rows, f"{evaluation.n_rows} rows of {dataset.name}")

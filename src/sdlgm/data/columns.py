@@ -1,0 +1,148 @@
+"""Columns of pyarrow tables, and their conversion to numbers and text."""
+
+import contextlib
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+
+from sdlgm._optional import optional_import
+from sdlgm.data.source import Block
+from sdlgm.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EXTRA = "data"
+MISSING_LABEL = "(none)"
+
+
+def arrow_table(X: np.ndarray | sp.csr_matrix, names: Sequence[str]) -> "pa.Table":
+    """Return a pyarrow table with the columns of a matrix.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, D)
+        The values.
+    names : sequence of str
+        Names of the columns.
+
+    Returns
+    -------
+    pyarrow.Table
+
+    """
+    pa = optional_import("pyarrow", EXTRA)
+    return pa.table({name: X[:, i] for i, name in enumerate(names)})
+
+
+@contextlib.contextmanager
+def arrow_errors(path: Path, kind: str) -> Iterator[None]:
+    """Raise errors of pyarrow as errors that name the file."""
+    pa = optional_import("pyarrow", EXTRA)
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: cannot be read as {kind} ({error})") from error
+
+
+def is_text(kind: "pa.DataType") -> bool:
+    """Return whether a type is text, dictionary-encoded or not."""
+    types = optional_import("pyarrow", EXTRA).types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return types.is_string(kind) or types.is_large_string(kind)
+
+
+def is_number(kind: "pa.DataType") -> bool:
+    """Return whether a type is a number or a truth value."""
+    types = optional_import("pyarrow", EXTRA).types
+    return types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+
+
+def check_flat(path: Path, fields: Iterable["pa.Field"]) -> None:
+    """Raise if a column holds values of any size other than text, such as lists."""
+    types = optional_import("pyarrow", EXTRA).types
+    for field in fields:
+        kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+        if not (is_text(kind) or types.is_primitive(kind) or types.is_null(kind)):
+            raise DataError(f"{path}: column {field.name!r} holds {field.type}, not numbers; remove it")
+
+
+def check_features(path: Path, fields: Iterable["pa.Field"]) -> None:
+    """Raise if a column of features holds anything but numbers."""
+    for field in fields:
+        if not is_number(field.type):
+            raise DataError(
+                f"{path}: column {field.name!r} holds {field.type}, not numbers; remove it, encode it as numbers, or "
+                "name it as the label column"
+            )
+
+
+def check_targets(path: Path, fields: Iterable["pa.Field"]) -> None:
+    """Raise if a column of labels or counts holds anything but numbers or truth values."""
+    for field in fields:
+        if not is_number(field.type):
+            raise DataError(
+                f"{path}: column {field.name!r} holds {field.type}; labels and counts are numbers, or false or true"
+            )
+
+
+def table_block(
+    path: Path,
+    table: "pa.Table",
+    features: Sequence[str],
+    targets: Sequence[str] = (),
+    *,
+    place: str,
+    texts: dict[str, str] | None = None,
+    dtype: np.dtype | None = None,
+) -> Block:
+    """Convert a pyarrow table.
+
+    Parameters
+    ----------
+    path : Path
+        File, for messages.
+    table : pyarrow.Table
+        Rows of the file.
+    features, targets : sequence of str
+        Columns to convert.
+    place : str
+        Which rows of the file these are, for messages.
+    texts : dict or None, default=None
+        If given, targets are text, and equal texts are one object across all tables with the same dictionary: a small
+        file can repeat a long text. Otherwise targets are double precision numbers.
+    dtype : dtype or None, default=None
+        Type of the features; double precision if None.
+
+    Returns
+    -------
+    Block
+
+    """
+    X = np.empty((table.num_rows, len(features)), np.float64 if dtype is None else dtype)
+    for i, name in enumerate(features):
+        X[:, i] = _numbers(path, name, table[name], place)
+    if texts is None:
+        values = {name: _numbers(path, name, table[name], place).astype(np.float64) for name in targets}
+    else:
+        values = {name: _texts(table[name], texts) for name in targets}
+    return Block(X, values)
+
+
+def _numbers(path: Path, name: str, column: "pa.ChunkedArray", place: str) -> np.ndarray:
+    if column.null_count:
+        raise DataError(
+            f"{path}: column {name!r} has {column.null_count} missing values in {place}; fill or drop them first"
+        )
+    return column.to_numpy()
+
+
+def _texts(column: "pa.ChunkedArray", texts: dict[str, str]) -> np.ndarray:
+    encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
+    known = [MISSING_LABEL if value in (None, "") else str(value) for value in encoded.dictionary.to_pylist()]
+    shared = [texts.setdefault(text, text) for text in known]
+    return np.array([*shared, MISSING_LABEL], dtype=object)[encoded.indices.fill_null(len(shared)).to_numpy()]

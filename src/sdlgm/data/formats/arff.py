@@ -1,0 +1,376 @@
+"""ARFF files, dense or sparse, and Mulan's XML files that name their labels."""
+
+import io
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from xml.parsers import expat
+
+import numpy as np
+
+from sdlgm._optional import optional_import
+from sdlgm.data import limits
+from sdlgm.data.columns import EXTRA
+from sdlgm.data.compressed import read_bytes
+from sdlgm.data.source import NO_TARGETS, Block, TargetColumns, WholeSource
+from sdlgm.errors import DataError, MissingDependencyError, SDLGMError
+
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_ATTRIBUTE = re.compile(rf"""@attribute\s+({_QUOTED}|[^\s{{}}'"][^\s{{}}]*)(?:\s+|(?={{))(\S.*)""", re.IGNORECASE)
+_VALUE = re.compile(rf"{_QUOTED}|[^\s,][^,]*")
+_NUMERIC = ("numeric", "real", "integer")
+# Names of the values of a nominal label, in lower case.
+_BINARY = {"0": 0.0, "false": 0.0, "no": 0.0, "1": 1.0, "true": 1.0, "yes": 1.0}
+# Errors of liac-arff by their names. Its own messages lack the line if rows are read one by one, and fail on "%".
+_PROBLEMS = {
+    "BadDataFormat": "another number of values than there are attributes",
+    "BadLayout": "not a row of ARFF",
+}
+
+
+def labels_beside(path: Path) -> tuple[str, ...]:
+    """Read the names of the labels from the XML file beside an ARFF file.
+
+    Parameters
+    ----------
+    path : Path
+        The ARFF file.
+
+    Returns
+    -------
+    tuple of str
+        Empty if there is no such file.
+
+    """
+    for xml in label_files(path):
+        if xml.is_file():
+            return parse_labels(read_bytes(xml), str(xml))
+    return ()
+
+
+def label_files(path: Path) -> list[Path]:
+    """Return where the names of the labels may be: ``name.xml`` for ``name.arff`` and ``name-train.arff``."""
+    stems = (path.stem, path.stem.removesuffix("-train").removesuffix("-test"))
+    return [path.with_name(f"{stem}.xml") for stem in dict.fromkeys(stems)]
+
+
+def parse_labels(content: bytes, where: str) -> tuple[str, ...]:
+    """Return the names of the labels in an XML file.
+
+    Parameters
+    ----------
+    content : bytes
+        Content of the file.
+    where : str
+        Name of the file in messages.
+
+    Returns
+    -------
+    tuple of str
+        Names in the order of the file, those of nested labels as well.
+
+    """
+    if len(content) > limits.MAX_XML_BYTES:
+        raise DataError(f"{where}: is larger than {limits.MAX_XML_BYTES} bytes, too large for a list of labels")
+    tags: list[str] = []
+    names: list[str] = []
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        tags.append(tag.rpartition(" ")[2])
+        if tags[0] != "labels":
+            raise DataError(f"{where}: is not a list of labels; it starts with <{tags[0]}> instead of <labels>")
+        if tags[-1] == "label":
+            if not attributes.get("name"):
+                raise DataError(f"{where}: a label has no name; give it one")
+            names.append(attributes["name"])
+
+    def refuse_dtd(*_: object) -> None:
+        raise DataError(f"{where}: has a DTD, which can expand without limit; remove its <!DOCTYPE ...>")
+
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.StartElementHandler = start
+    parser.StartDoctypeDeclHandler = refuse_dtd
+    try:
+        parser.Parse(content, True)
+    except DataError:
+        raise
+    except (expat.ExpatError, LookupError, ValueError) as error:  # the last two: unknown encodings
+        raise DataError(f"{where}: cannot be read as XML ({error})") from error
+    if not names:
+        raise DataError(f"{where}: names no labels")
+    return tuple(names)
+
+
+class ArffFile(WholeSource):
+    """Rows of an ARFF file.
+
+    A nominal feature becomes one column for each of its declared values, called ``attribute=value``, so that the
+    columns do not depend on the rows. One with the values 0 and 1 stays one column. A missing number is NaN; a missing
+    nominal value is 0 in all of its columns.
+
+    Parameters
+    ----------
+    content : bytes
+        Content of the file.
+    where : str
+        Name of the file in messages.
+    name : str
+        Name of the data set.
+    labels : TargetColumns
+        Attributes that are labels, wherever they are in the file.
+
+    """
+
+    has_missing_values = True
+
+    def __init__(self, content: bytes, *, where: str, name: str, labels: TargetColumns = NO_TARGETS):
+        if len(content) > limits.MAX_ARFF_BYTES:
+            raise DataError(f"{where}: is larger than {limits.MAX_ARFF_BYTES} bytes; cut it into parts")
+        self.where = where
+        self.name = name
+        self._lines = _Lines(content, where)
+        self._attributes = _read_header(self._lines)
+        _check_no_repeats(where, "label", labels.names)
+        self._indices = {attribute.name: index for index, attribute in enumerate(self._attributes)}
+        absent = [label for label in labels.names if label not in self._indices]
+        if absent and not labels.optional:
+            raise DataError(
+                f"{where}: has no attribute for {len(absent)} of {len(labels.names)} labels, such as {absent[0]!r}"
+            )
+        excluded = set(labels.names)
+        self._features = [attribute for attribute in self._attributes if attribute.name not in excluded]
+        self._labels = tuple(label for label in labels.names if label in self._indices) if labels.values else ()
+        names = tuple(column for attribute in self._features for column in attribute.columns)
+        if not names:
+            raise DataError(f"{where}: has no attributes but its labels")
+        _check_no_repeats(where, "feature", names)
+        self.feature_names = names
+        self.row_shape = (len(names),)
+
+    @classmethod
+    def open(cls, path: Path, labels: TargetColumns) -> "ArffFile":
+        """Open a file.
+
+        Parameters
+        ----------
+        path : Path
+            The file, gzipped or not.
+        labels : TargetColumns
+            Attributes that are labels.
+
+        Returns
+        -------
+        ArffFile
+
+        """
+        return cls(read_bytes(path), where=str(path), name=path.name, labels=labels)
+
+    def _load(self) -> Block:
+        table = _read_values(self._lines, self._attributes)
+        n_features = self.row_shape[0]
+        if len(table) * n_features > limits.MAX_ARFF_VALUES:
+            raise DataError(f"{self.where}: is too large, {len(table)} rows of {n_features} features")
+        X = np.concatenate(
+            [attribute.encode(table[:, self._indices[attribute.name]]) for attribute in self._features], axis=1
+        )
+        labels = {label: self._indices[label] for label in self._labels}
+        return Block(X, {name: self._attributes[i].to_binary(table[:, i], self.where) for name, i in labels.items()})
+
+
+def _check_no_repeats(where: str, what: str, names: Sequence[str]) -> None:
+    for name, count in Counter(names).most_common(1):
+        if count > 1:
+            raise DataError(f"{where}: more than one {what} is called {name!r}; rename one")
+
+
+@dataclass(frozen=True)
+class _Attribute:
+    name: str
+    values: tuple[str, ...] | None
+    """Declared values of a nominal attribute; None for numbers. Rows hold the indices of the values."""
+
+    @property
+    def is_number(self) -> bool:
+        return self.values is None or set(self.values) == {"0", "1"}
+
+    @property
+    def columns(self) -> list[str]:
+        return [self.name] if self.is_number else [f"{self.name}={value}" for value in self.values or ()]
+
+    def encode(self, column: np.ndarray) -> np.ndarray:
+        """Return the features of an attribute, (n, columns)."""
+        if self.values is None:
+            return column[:, None]
+        if self.is_number:
+            return _take(column, [float(value) for value in self.values])[:, None]
+        return (column[:, None] == np.arange(len(self.values))).astype(np.float64)
+
+    def to_binary(self, column: np.ndarray, where: str) -> np.ndarray:
+        """Return the values of a label as numbers, (n,): 0 and 1 if it is nominal, and NaN for a missing value."""
+        if self.values is not None:
+            numbers = [_BINARY.get(value.lower(), np.nan) for value in self.values]
+            if np.isnan(numbers).any() or len(set(numbers)) < len(numbers):
+                raise DataError(
+                    f"{where}: label {self.name!r} has the values {', '.join(self.values)}; expected 0 and 1, or false "
+                    "and true"
+                )
+            return _take(column, numbers)
+        return column
+
+
+def _take(indices: np.ndarray, numbers: list[float]) -> np.ndarray:
+    """Return ``numbers[indices]``, and NaN where an index is NaN."""
+    missing = np.isnan(indices)
+    return np.where(missing, np.nan, np.array(numbers)[np.where(missing, 0, indices).astype(np.intp)])
+
+
+class _Lines(Iterator[str]):
+    """Lines of a file without comments and empty lines. The number of the last line is kept for messages."""
+
+    def __init__(self, content: bytes, where: str):
+        self.where = where
+        self.number = 0
+        self._file = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig")
+
+    def __next__(self) -> str:
+        while True:
+            try:
+                line = next(self._file).strip()
+            except UnicodeDecodeError as error:
+                raise DataError(f"{self.where}: is not text in UTF-8 ({error})") from error
+            self.number += 1
+            if line and not line.startswith("%"):
+                return line
+
+    def error(self, problem: str) -> DataError:
+        return DataError(f"{self.where}: line {self.number}: {problem}")
+
+
+def _read_header(lines: _Lines) -> list[_Attribute]:
+    attributes: list[_Attribute] = []
+    for line in lines:
+        word = line.split(maxsplit=1)[0].lower()
+        if word == "@attribute":
+            attributes.append(_parse_attribute(lines, line))
+        elif word == "@data":
+            break
+        elif word != "@relation":
+            raise lines.error(f"{line[:40]!r} is not part of the header of an ARFF file")
+    else:
+        raise DataError(f"{lines.where}: not an ARFF file, or cut short: it has no @data")
+    if not attributes:
+        raise DataError(f"{lines.where}: has no attributes")
+    _check_no_repeats(lines.where, "attribute", [attribute.name for attribute in attributes])
+    return attributes
+
+
+def _parse_attribute(lines: _Lines, line: str) -> _Attribute:
+    match = _ATTRIBUTE.fullmatch(line)
+    if match is None:
+        raise lines.error(f"{line[:40]!r} lacks a name or a type")
+    name, kind = match.groups()
+    if name[0] in "'\"":
+        (name,) = _parse_names(lines, name)
+    if kind.startswith("{") and kind.endswith("}"):
+        return _Attribute(name, _parse_names(lines, kind[1:-1]))
+    if kind.lower() not in _NUMERIC:
+        raise lines.error(f"attribute {name!r} is of the type {kind[:40]}; only numeric and nominal ones can be read")
+    return _Attribute(name, None)
+
+
+def _parse_names(lines: _Lines, text: str) -> tuple[str, ...]:
+    """Parse names separated by commas. They are written like a row of data."""
+    try:
+        (values,) = _dense_rows([text], len(_VALUE.findall(text)))
+    except MissingDependencyError:
+        raise
+    except Exception as error:  # damaged rows make liac-arff fail in many ways
+        raise lines.error(f"{text[:40]!r} cannot be read as names separated by commas") from error
+    names = tuple(value for value in values if value)
+    if len(names) < len(values) or len(set(names)) < len(names):
+        raise lines.error(f"a name is empty or given twice in {text[:40]!r}")
+    return names
+
+
+def _dense_rows(lines: Iterable[str], n_attributes: int) -> Iterator[list[str | None]]:
+    """Read dense rows: the text of every value, and None for a missing one."""
+    arff = optional_import("arff", EXTRA)
+    return arff.load(_with_header(lines, n_attributes), return_type=arff.DENSE_GEN)["data"]
+
+
+def _sparse_rows(lines: Iterable[str], n_attributes: int) -> Iterator[dict[int, str | None]]:
+    """Read sparse rows: the text of every stored value by the index of its attribute."""
+    arff = optional_import("arff", EXTRA)
+    return arff.load(_with_header(lines, n_attributes), return_type=arff.LOD_GEN)["data"]
+
+
+def _with_header(lines: Iterable[str], n_attributes: int) -> Iterator[str]:
+    """Put a header before the rows that declares every attribute as a string.
+
+    With the true types, liac-arff cuts off the fractions of an ``integer``, keeps the escapes in a name, and takes
+    exponential time on a long list of nominal values with a space in it.
+    """
+    header = ["@relation rows", *(f"@attribute a{i} string" for i in range(n_attributes)), "@data"]
+    return chain(header, lines)
+
+
+def _read_values(lines: _Lines, attributes: list[_Attribute]) -> np.ndarray:
+    """Read all rows, (n, attributes): numbers, or indices of the declared values; NaN where a value is missing.
+
+    A value that a sparse row leaves out is 0. For a nominal attribute this is the first declared value, whatever its
+    name.
+    """
+    first = next(lines, None)
+    if first is None:
+        raise DataError(f"{lines.where}: has no rows")
+    converters = [_converter(attribute) for attribute in attributes]
+
+    def to_number(index: int, text: str | None) -> float:
+        try:
+            return np.nan if text is None else converters[index](text)
+        except (ValueError, KeyError):
+            raise lines.error(f"attribute {attributes[index].name!r} cannot be {text!r}") from None
+
+    def rows() -> Iterator[Iterable[float]]:
+        n = len(attributes)
+        if not first.startswith("{"):
+            for row in _dense_rows(_all_alike(lines, first), n):
+                yield [to_number(index, text) for index, text in enumerate(row)]
+            return
+        zeros = array("d", [0.0]) * n
+        for row in _sparse_rows(_all_alike(lines, first), n):
+            numbers = zeros[:]
+            for index, text in row.items():
+                numbers[index] = to_number(index, text)
+            yield numbers
+
+    values = array("d")
+    try:
+        for row in rows():
+            values.extend(row)
+            if len(values) > limits.MAX_ARFF_VALUES:
+                raise DataError(f"{lines.where}: is too large; it has more than {limits.MAX_ARFF_VALUES} values")
+    except SDLGMError:
+        raise
+    except Exception as error:  # damaged rows make liac-arff fail in many ways
+        raise lines.error(_PROBLEMS.get(type(error).__name__, "cannot be read as a row of ARFF")) from error
+    return np.frombuffer(values).reshape(-1, len(attributes))
+
+
+def _converter(attribute: _Attribute) -> Callable[[str], float]:
+    if attribute.values is None:
+        return float
+    return {value: float(index) for index, value in enumerate(attribute.values)}.__getitem__
+
+
+def _all_alike(lines: _Lines, first: str) -> Iterator[str]:
+    """Yield the rows, the first of which has been read. Raise if dense and sparse rows are mixed."""
+    yield first
+    for line in lines:
+        if line.startswith("{") != first.startswith("{"):
+            raise lines.error("dense and sparse rows are mixed")
+        yield line

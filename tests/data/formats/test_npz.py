@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from sdlgm.data import limits, load_data, open_batches, read_counted, read_table
+from sdlgm.errors import DataError
+
+
+@pytest.fixture
+def X() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(6, 3))
+
+
+def test__npz__arrays_and_sparse__are_read(tmp_path, X):
+    np.savez(tmp_path / "named.npz", X=X, y=np.arange(6))
+    dataset = read_table(tmp_path / "named.npz")
+    np.testing.assert_array_equal(dataset.X, X)
+    assert dataset.labels is not None
+    np.savez(tmp_path / "two.npz", first=X, second=X)
+    with pytest.raises(DataError, match="name the observations X"):
+        read_table(tmp_path / "two.npz")
+    sp.save_npz(tmp_path / "sparse.npz", sp.csr_matrix(X))
+    assert sp.issparse(read_table(tmp_path / "sparse.npz").X)
+
+
+def test__npz__sparse__is_sliced_into_batches_and_is_no_picture(tmp_path, X):
+    sp.save_npz(tmp_path / "sparse.npz", sp.csr_matrix(X))
+    batches = list(open_batches(str(tmp_path / "sparse.npz"), size=4))
+    assert [batch.shape for batch in batches] == [(4, 3), (2, 3)]
+    np.testing.assert_array_equal(sp.vstack(batches).toarray(), X)
+    with pytest.raises(DataError, match="name the observations X"):
+        read_counted(tmp_path / "sparse.npz")
+
+
+def test__npz__labels_of_another_length__are_refused(tmp_path, X):
+    np.savez(tmp_path / "data.npz", X=X, y=np.arange(5))
+    with pytest.raises(DataError, match=r"6 rows but labels of shape \(5,\)"):
+        read_table(tmp_path / "data.npz")
+
+
+@pytest.mark.parametrize("read", [load_data, read_counted, lambda path: list(open_batches(path))])
+def test__npz__archive_that_unpacks_to_too_much__is_refused(tmp_path, monkeypatch, read):
+    np.savez_compressed(tmp_path / "data.npz", X=np.zeros((1000, 100)))
+    monkeypatch.setattr(limits, "MAX_UNPACKED", 1000)
+    with pytest.raises(DataError, match=r"data\.npz: unpacks to \d+ bytes"):
+        read(str(tmp_path / "data.npz"))
