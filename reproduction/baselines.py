@@ -18,7 +18,7 @@ from reproduction.internals import (
     KL,
     N_DRAWS,
     WHOLE_BATCH,
-    ChainDistribution,
+    Chain,
     CodeDistribution,
     EncoderOptions,
     GradientRule,
@@ -83,16 +83,13 @@ class LatentVector(PresenceCodes["LatentVector"], IndependentVariables["LatentVe
 
 
 @dataclass(frozen=True)
-class CoupledBernoulli(ChainDistribution):
+class CoupledBernoulli(Chain[LatentVector]):
     """Bernoulli variables, each conditioned on the variables before it: the chain of the SDLGM without a budget."""
 
-    def log_ratio(self, symbols: Float[Tensor, "S batch K"], prior: Any) -> Float[Tensor, "S batch"]:
+    def log_ratio(self, symbols: Float[Tensor, "S batch K"], prior: LatentVector) -> Float[Tensor, "S batch"]:
         return prior.log_prob_of(torch.stack([1 - symbols, symbols], dim=-1)) - self.log_prob(symbols)
 
-    def cost(self, counts: Float[Tensor, "S batch K"], prior: Any) -> Float[Tensor, "S batch"]:
-        return self._terms_given(counts, prior).kl
-
-    def _terms_given(self, counts: Float[Tensor, "S batch K"], prior: Any) -> PriorTerms:
+    def terms_given(self, counts: Float[Tensor, "S batch K"], prior: LatentVector) -> PriorTerms:
         logits = self.conditional_logits(counts)
         present = torch.sigmoid(logits)
         entropy = (F.softplus(logits) - present * logits).sum(-1)

@@ -9,6 +9,7 @@ from sdlgm.estimators._thresholds import POWERS, best_threshold, best_thresholds
 from sdlgm.gradients import GRADIENTS, GradientEstimator
 from sdlgm.model.codes import ChainDistribution, OrderedDistribution, SlotDistribution, SubsetDistribution
 from sdlgm.model.codes.base import KL, CodeDistribution, GradientRule, PresenceCodes, PriorTerms, Temperatures
+from sdlgm.model.codes.chain import Chain
 from sdlgm.model.codes.independent import IndependentVariables
 from sdlgm.model.codes.priors import log_odds
 from sdlgm.model.codes.subset import N_DRAWS
@@ -30,6 +31,7 @@ __all__ = [
     "THRESHOLDS",
     "WHOLE_BATCH",
     "Batch",
+    "Chain",
     "ChainDistribution",
     "CodeDistribution",
     "CountConfig",

@@ -115,7 +115,7 @@ IndexDataCacheFile.save = save
 def test__import__kernels_and_old_cache__deletes_nothing_and_writes_only_to_the_cache(tmp_path):
     folder = tmp_path / "sdlgm"
     shutil.copytree(SOURCE / "sdlgm" / "_kernels", folder / "_kernels", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "errors.py"):
+    for name in ("__init__.py", "_version.py", "errors.py"):
         shutil.copy(SOURCE / "sdlgm" / name, folder / name)
     cache = folder / "_kernels" / "__pycache__"
     cache.mkdir()

@@ -42,8 +42,8 @@ def _bound(rows: list[table1.Row]) -> str:
     better = ", which is better" if of_control < bound else ""
     return (
         f"- **MNIST**, discrete negative ELBO in nats: SDLGM {bound:.1f}; best baseline "
-        f"({baseline['title']}, {table1.LATENTS[baseline['latent']]}) {of_baseline:.1f}; best baseline with the SDLGM's "
-        f"coupled posterior ({control['title']}, {table1.LATENTS[control['latent']]}), which has no budget, "
+        f"({baseline['title']}, {table1.LATENTS[baseline['latent']]}) {of_baseline:.1f}; best baseline with the "
+        f"SDLGM's coupled posterior ({control['title']}, {table1.LATENTS[control['latent']]}), which has no budget, "
         f"{of_control:.1f}{better}."
     )
 

@@ -42,7 +42,7 @@ def test__poisson__loss__is_minus_the_log_probability_but_for_a_constant():
     module = PoissonModule(config)
     mean, y = torch.tensor([[0.5, 1.0, 2.0]]), torch.tensor([[0.0, 2.0, 1.0]])
     expected = -(torch.distributions.Poisson(mean).log_prob(y) + torch.lgamma(y + 1)).sum(-1)
-    torch.testing.assert_close(module.loss(mean, y), expected)
+    torch.testing.assert_close(module.error(mean, y), expected)
     module.adapt_to(torch.tensor([0.2, 0.4, 1.5]))
     with torch.no_grad():
         module.posterior.out.weight.zero_()

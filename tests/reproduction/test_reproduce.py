@@ -17,7 +17,7 @@ from reproduction.pages import table1 as table1_page
 from reproduction.provenance import code_hash, provenance, publish
 from reproduction.table1 import ROWS
 from sdlgm import load
-from sdlgm.model import ModelConfig
+from sdlgm.model import ModelConfig, Noise
 from squares import refuse_the_first, square
 
 
@@ -266,7 +266,7 @@ def test__coupled_baselines__cost__has_the_divergence_as_its_mean(generator):
     assert float(probs.sum()) == pytest.approx(1.0)
     expected = -(probs * categorical.log_ratio(symbols, prior)).sum()
     torch.testing.assert_close((probs * categorical.cost(categorical.counts(symbols), prior)).sum(), expected)
-    drawn = categorical.sample_symbols(20_000, generator)[:, 0].flatten(1)
+    drawn = categorical.sample_symbols(20_000, Noise(generator))[:, 0].flatten(1)
     frequency = torch.stack([(drawn == each[0].flatten()).all(-1).double().mean() for each in symbols])
     torch.testing.assert_close(frequency, probs[:, 0], atol=0.015, rtol=0)
 

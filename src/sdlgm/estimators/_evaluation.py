@@ -15,7 +15,8 @@ from sdlgm.estimators._codes import sparse_rows, stack_rows
 from sdlgm.estimators._fitted import BATCH, FittedSDLGM
 from sdlgm.estimators._preparation import check_unit_interval, in_batches, in_unit_interval
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
-from sdlgm.model.codes import ChainDistribution, OrderedDistribution
+from sdlgm.model.codes import OrderedDistribution
+from sdlgm.model.codes.chain import Chain
 from sdlgm.model.modules.unsupervised import Bound, SDLGMModule
 from sdlgm.model.noise import Noise
 from sdlgm.train import binarize, to_tensor
@@ -94,7 +95,7 @@ def posterior_probs(fitted: FittedSDLGM, rows: Rows | RowFiles) -> PosteriorProb
     with torch.inference_mode():
         for x in prepared_batches(fitted, rows):
             posterior = fitted.module.inference(x)
-            if isinstance(posterior, ChainDistribution):  # the estimates of a row depend on the row alone
+            if isinstance(posterior, Chain):  # the estimates of a row depend on the row alone
                 posterior = replace(posterior, common_noise=True)
             gate_prob.append(posterior.gate_prob.cpu().numpy())
             feature_probs.append(posterior.feature_probs.cpu().numpy())

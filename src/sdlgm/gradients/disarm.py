@@ -15,7 +15,7 @@ class AntitheticDraw(Draw):
 
     logits: Float[Tensor, "batch V"] | None = None
     """Log-odds of the variables."""
-    drawn: Float[Tensor, "2 S batch V"] | None = None
+    drawn: Float[Tensor, "2 half batch V"] | None = None
 
 
 @register

@@ -24,15 +24,18 @@ from sdlgm import _kernels
 from sdlgm.model import arrays
 from sdlgm.model.arrays import as_array
 from sdlgm.model.autograd import first_order
-from sdlgm.model.codes.base import KL, GradientRule, PriorTerms, Temperatures
+from sdlgm.model.codes.base import KL, GradientRule, Prior, PriorTerms, Temperatures
 from sdlgm.model.codes.slots import SlotDistribution
 from sdlgm.model.codes.subset import N_DRAWS, Subsets, log_repetitions
 from sdlgm.model.noise import Noise
 
 
 @dataclass(frozen=True)
-class ChainDistribution(Subsets):
-    """Subsets of K features with at most ``n_slots`` elements, drawn feature after feature."""
+class Chain(Subsets[Prior]):
+    """Subsets of K features with at most ``n_slots`` elements, drawn feature after feature.
+
+    A subclass defines `terms_given` and `log_ratio` for a family of priors.
+    """
 
     logits: Float[Tensor, "batch K"]
     """Log-odds of each feature if none is present before it."""
@@ -86,27 +89,61 @@ class ChainDistribution(Subsets):
         unit = drawn.new_tensor([0.0, 1.0]).expand_as(symbols)
         off, on = rule(unit, symbols, probs, 1).unbind(-1)
         slopes = self.within_budget(drawn) * (on * (1 - present) - off * present)
-        return _Chain.apply(self.logits, self.coupling, drawn, slopes)
+        return _DrawnChain.apply(self.logits, self.coupling, drawn, slopes)
 
     def log_prob_of(self, symbols: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]:
         return self.log_prob(symbols)
-
-    def log_ratio(self, symbols: Float[Tensor, "S batch K"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
-        return super().log_ratio(symbols, prior) + log_repetitions(symbols, prior)
 
     def mode(self) -> Int[Tensor, "batch K"]:
         """Return the more probable choice, feature after feature; on the CPU."""
         return self._draw(torch.full_like(self.logits, 0.5).unsqueeze(0))[0].long().cpu()
 
+    def terms_given(self, counts: Float[Tensor, "S batch K"], prior: Prior) -> PriorTerms:
+        """Return the terms of the divergence from ``prior`` given drawn codes."""
+        raise NotImplementedError
+
+    def cost(self, counts: Float[Tensor, "S batch K"], prior: Prior) -> Float[Tensor, "S batch"]:
+        return self.terms_given(counts, prior).kl
+
+    @cached_property
+    def _fixed_draws(self) -> Float[Tensor, "S batch K"]:
+        noise = Noise.seeded(0, self.logits.device)
+        if self.common_noise:
+            uniform = _positive_uniform((N_DRAWS, 1, self.logits.shape[-1]), self.logits, noise)
+            return self._draw(uniform.expand(N_DRAWS, *self.logits.shape))
+        return self.sample(N_DRAWS, noise)
+
+    def prior_terms(self, prior: Prior, kl: KL) -> PriorTerms:
+        terms = self.terms_given(self._fixed_draws, prior)
+        return PriorTerms(*(part.mean(0) for part in vars(terms).values()))
+
+    def kl(self, prior: Prior, kl: KL) -> Float[Tensor, " batch"]:
+        return self.prior_terms(prior, kl).kl
+
+    @cached_property
+    def presence(self) -> Float[Tensor, "batch K"]:
+        """Probability that a feature is present, estimated."""
+        drawn = self._fixed_draws
+        return (self.within_budget(drawn) * torch.sigmoid(self.conditional_logits(drawn))).mean(0)
+
+
+@dataclass(frozen=True)
+class ChainDistribution(Chain[SlotDistribution]):
+    """A chain whose prior is that of the slots."""
+
+    def log_ratio(self, symbols: Float[Tensor, "S batch K"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
+        log_ratio = prior.log_prob(symbols) - self.log_prob(symbols)
+        return log_ratio + log_repetitions(symbols, prior)
+
     def cost(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
         """Return the sum of the conditional divergences given drawn codes, less `log_repetitions`."""
         if not arrays.has_kernels(self.logits):
-            return self._terms_given(counts, prior).kl
+            return self.terms_given(counts, prior).kl
         charges = prior.gate_logit + prior.feature_log_probs
         cost = _Cost.apply(counts, self.logits, self.coupling, charges, self.n_slots)
         return cost - self.n_slots * F.logsigmoid(-prior.gate_logit) - log_repetitions(counts, prior)
 
-    def _terms_given(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> PriorTerms:
+    def terms_given(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> PriorTerms:
         """Return the terms of the divergence given drawn codes.
 
         The number of features and their choice are one decision, so the terms of the gates are zero.
@@ -125,29 +162,8 @@ class ChainDistribution(Subsets):
         zero = torch.zeros_like(entropy)
         return PriorTerms(zero, log_prior, zero, entropy)
 
-    @cached_property
-    def _fixed_draws(self) -> Float[Tensor, "S batch K"]:
-        noise = Noise.seeded(0, self.logits.device)
-        if self.common_noise:
-            uniform = _positive_uniform((N_DRAWS, 1, self.logits.shape[-1]), self.logits, noise)
-            return self._draw(uniform.expand(N_DRAWS, *self.logits.shape))
-        return self.sample(N_DRAWS, noise)
 
-    def prior_terms(self, prior: SlotDistribution, kl: KL) -> PriorTerms:
-        terms = self._terms_given(self._fixed_draws, prior)
-        return PriorTerms(*(part.mean(0) for part in vars(terms).values()))
-
-    def kl(self, prior: SlotDistribution, kl: KL) -> Float[Tensor, " batch"]:
-        return self.prior_terms(prior, kl).kl
-
-    @cached_property
-    def presence(self) -> Float[Tensor, "batch K"]:
-        """Probability that a feature is present, estimated."""
-        drawn = self._fixed_draws
-        return (self.within_budget(drawn) * torch.sigmoid(self.conditional_logits(drawn))).mean(0)
-
-
-class _Chain(torch.autograd.Function):
+class _DrawnChain(torch.autograd.Function):
     """Drawn features as a function of logits and coupling, with a given slope for each.
 
     With g_k the gradient of feature k from outside and s_k its slope, the gradient of its conditional logit is

@@ -25,7 +25,7 @@ from sdlgm import _kernels
 from sdlgm.model import arrays
 from sdlgm.model.arrays import as_array
 from sdlgm.model.autograd import first_order
-from sdlgm.model.codes.base import KL, PresenceCodes, PriorTerms
+from sdlgm.model.codes.base import KL, PresenceCodes, Prior, PriorTerms
 from sdlgm.model.codes.independent import IndependentVariables
 from sdlgm.model.codes.slots import SlotDistribution, log_binomial
 from sdlgm.model.noise import Noise
@@ -51,7 +51,7 @@ def log_repetitions(counts: Float[Tensor, "*batch K"], prior: SlotDistribution) 
     return slots_left * torch.log1p(0.5 * (counts @ odds))
 
 
-class Subsets(PresenceCodes[SlotDistribution]):
+class Subsets(PresenceCodes[Prior]):
     """Subsets of K features that are visited in their order, until ``n_slots`` are present."""
 
     def conditional_logits(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "*batch K"]:
@@ -69,13 +69,9 @@ class Subsets(PresenceCodes[SlotDistribution]):
         possible = (counts <= 1).all(-1) & (counts.sum(-1) <= self.n_slots)
         return torch.where(possible, torch.where(self.within_budget(counts), each, 0.0).sum(-1), -torch.inf)
 
-    def log_ratio(self, symbols: Float[Tensor, "S batch ..."], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
-        counts = self.counts(symbols)
-        return prior.log_prob(counts) - self.log_prob(counts)
-
 
 @dataclass(frozen=True)
-class SubsetDistribution(Subsets, IndependentVariables[SlotDistribution]):
+class SubsetDistribution(Subsets[SlotDistribution], IndependentVariables[SlotDistribution]):
     """Subsets of K features with at most ``n_slots`` elements."""
 
     logits: Float[Tensor, "batch K"]
@@ -120,6 +116,10 @@ class SubsetDistribution(Subsets, IndependentVariables[SlotDistribution]):
     def conditional_logits(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "batch K"]:
         """Return the log-odds of each feature, which do not depend on the others."""
         return self.logits
+
+    def log_ratio(self, symbols: Float[Tensor, "S batch K 2"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
+        counts = self.counts(symbols)
+        return prior.log_prob(counts) - self.log_prob(counts)
 
     def mode(self) -> Int[Tensor, "batch K"]:
         """Return the most probable subset, exactly; on the CPU."""
