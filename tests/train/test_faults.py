@@ -163,12 +163,12 @@ def resume(digits, folder) -> SDLGM:
     return SDLGM(**{**SETTINGS, "max_iter": 10}, early_stopping=True, checkpoint_dir=folder, resume=True).fit(digits)
 
 
-def changed(checkpoint, folder, change) -> None:
-    """Copy a checkpoint with its document and tensors changed, and a checksum that fits them."""
+def changed(checkpoint, folder, change, part: str | None = "document") -> None:
+    """Copy a checkpoint with its tensors and a part of its header, or all of it, changed; its checksum fits."""
     tensors = load_file(checkpoint)
     with safe_open(checkpoint, framework="pt") as file:
         content = json.loads(file.metadata()[METADATA_KEY])
-    change(content["document"], tensors)
+    change(content if part is None else content[part], tensors)
     content["sha256"] = checksum(content, tensors)
     save_file(tensors, folder / checkpoint.name, {METADATA_KEY: json.dumps(content)})
 
@@ -213,6 +213,15 @@ def test__resume__tampered_checkpoint__is_a_named_error(digits, checkpoint, tmp_
     resume(digits, tmp_path)
     changed(checkpoint, tmp_path, change)
     with pytest.raises(ModelFileError):
+        resume(digits, tmp_path)
+
+
+def test__resume__checkpoint_of_another_version__is_refused_by_name(digits, checkpoint, tmp_path):
+    def written_before(content, _tensors) -> None:
+        content["written_by"] = "0.0.1"
+
+    changed(checkpoint, tmp_path, written_before, part=None)
+    with pytest.raises(ModelFileError, match="written by sdlgm 0.0.1"):
         resume(digits, tmp_path)
 
 
