@@ -1,7 +1,9 @@
 """The part of a batch that one of several processes works on.
 
 Noise is drawn as one process would draw it for the whole batch, and each process takes its part. Sums over the batch
-are taken over all processes. So the same batch gives the same gradients however many processes there are.
+are taken over all processes. So the same batch gives the same gradients however many processes there are, as long as
+the rows of each fill whole blocks of the compiled draws (`sdlgm._kernels.n_blocks`) and ``n_samples`` is 1; otherwise
+the draws are others from the same distribution.
 """
 
 from dataclasses import dataclass

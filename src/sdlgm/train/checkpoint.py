@@ -1,5 +1,6 @@
 """Checkpoints: the state from which a run ends, bit for bit, where it would have ended uninterrupted."""
 
+import math
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -103,6 +104,8 @@ class Checkpoint:
             progress.history = [record_of(values) for values in document["history"]]
             progress.n_without_improvement = _whole(document["n_without_improvement"])
             training_sum, n_steps = document["training"]
+            if not math.isfinite(training_sum):
+                raise ValueError("the sum of the training objectives is not finite")
             trainer.training_sum, trainer.n_training_steps = float(training_sum), _whole(n_steps)
         except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
             raise ModelFileError(f"{self.path}: incomplete checkpoint ({error})") from error
