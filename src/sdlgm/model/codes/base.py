@@ -7,7 +7,7 @@ distribution draws; its shape differs from family to family, and `CodeDistributi
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import ClassVar, Generic, Literal, Self, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -112,7 +112,7 @@ class CodeDistribution(ABC, Generic[Prior]):
     def with_gradient(self, drawn: Float[Tensor, "S batch ..."], rule: GradientRule) -> Float[Tensor, "S batch ..."]:
         """Return drawn symbols with the gradient that ``rule`` makes of theirs."""
 
-    def with_temperature(self, temperature: Float[Tensor, ""]) -> Self:
+    def with_temperature(self, temperature: Float[Tensor, ""]) -> "CodeDistribution[Prior]":
         """Return the distribution with all its logits divided by a temperature."""
         assert is_dataclass(self)
         logits = {field.name: getattr(self, field.name) for field in fields(self)}

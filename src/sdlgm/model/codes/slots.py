@@ -143,7 +143,7 @@ class SlotDistribution(IndependentSymbols["SlotDistribution"]):
         features = ((self.feature_log_probs[:, None, :] + feature_noise) / temperatures.feature).softmax(-1)
         return gates, features
 
-    def from_parts(self, *parts: Float[Tensor, "S batch L0 symbols"]) -> Float[Tensor, "S batch K"]:
+    def from_parts(self, *parts: Float[Tensor, "S batch L0 _"]) -> Float[Tensor, "S batch K"]:
         """Return the sum over the slots of gate times feature (the paper's ``equ:mc_ELL_sample``)."""
         gates, features = parts
         return (gates[..., 0].unsqueeze(-2) @ features).squeeze(-2)
