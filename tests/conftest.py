@@ -11,7 +11,7 @@ import torch  # noqa: E402
 from sklearn.datasets import load_digits  # noqa: E402
 
 from sdlgm import SDLGM  # noqa: E402
-from sdlgm.model import noise, ordered, slots, subset, symbols, variables  # noqa: E402
+from sdlgm.model import arrays  # noqa: E402
 from sdlgm.train import Trainer  # noqa: E402
 
 SMALL = {"n_components": 16, "max_active": 5, "hidden": (32,), "gate_hidden": (8,), "max_iter": 60, "batch_size": 50}
@@ -84,6 +84,5 @@ def fitted_gaussian(measurements) -> SDLGM:
 def loops(request, monkeypatch) -> str:
     """Both ways to the same result: the compiled loops of the CPU, and torch's operations, for other devices."""
     if request.param == "plain":
-        for module in (noise, ordered, slots, subset, symbols, variables):
-            monkeypatch.setattr(module, "has_kernels", lambda tensor: False)
+        monkeypatch.setattr(arrays, "has_kernels", lambda tensor: False)
     return request.param

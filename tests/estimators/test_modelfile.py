@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import sdlgm
-from sdlgm import SDLGM
+from sdlgm import SDLGM, _tensorfile
 from sdlgm.errors import ModelFileError
 from sdlgm.gradients.score_function import ScoreFunction
 
@@ -29,14 +29,18 @@ def header_of(path) -> tuple[dict, bytes]:
     return json.loads(content[8 : 8 + size]), content[8 + size :]
 
 
-def rewrite(path, change) -> None:
-    """Change the JSON document in the header, leave the tensors as they are."""
-    header, tensors = header_of(path)
-    content = json.loads(header["__metadata__"]["sdlgm"])
+def rewrite(path, change, tensors=None) -> None:
+    """Change what the file says about itself, and write it with the right checksum."""
+    tensors = load_file(path) if tensors is None else tensors
+    content = json.loads(header_of(path)[0]["__metadata__"]["sdlgm"])
     change(content, content["document"])
-    header["__metadata__"]["sdlgm"] = json.dumps(content)
-    encoded = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(encoded)) + encoded + tensors)
+    content["sha256"] = _tensorfile.checksum(content, tensors)
+    save_file(tensors, path, {"sdlgm": json.dumps(content)})
+
+
+def replace_tensors(path, tensors) -> None:
+    """Write other tensors with the right checksum."""
+    rewrite(path, lambda content, document: None, tensors)
 
 
 def test__save_and_load__fitted_model__is_bit_exact(fitted, digits, path):
@@ -120,9 +124,8 @@ def test__save__settings_that_could_not_be_read__are_refused(digits, small, tmp_
 
 def test__load__weights_that_are_not_finite__are_refused(path):
     tensors = load_file(path)
-    header, _ = header_of(path)
     tensors["module.decoder.0.weight"][0, 0] = float("nan")
-    save_file(tensors, path, header["__metadata__"])
+    replace_tensors(path, tensors)
     with pytest.raises(ModelFileError, match=r"decoder\.0\.weight has entries that are not finite"):
         sdlgm.load(path)
 
@@ -190,7 +193,7 @@ def test__load__unknown_version__says_which(path):
         (lambda d: d.pop("history"), "history"),
         (lambda d: d["history"][0].update(discrete="oops"), "oops"),
         (lambda d: d.update(feature_names_in=["a"]), "column names"),
-        (lambda d: d.update(n_iter=-5), "expected"),
+        (lambda d: d.update(n_iter=-5), "n_iter=-5"),
         (lambda d: d.update(n_features_in=65), "expected"),
     ],
 )
@@ -202,9 +205,8 @@ def test__load__settings_that_do_not_fit__are_named(path, change, message):
 
 def test__load__missing_or_misshapen_tensor__is_named(path):
     tensors = load_file(path)
-    header, _ = header_of(path)
     del tensors["module.decoder.0.weight"]
-    save_file(tensors, path, header["__metadata__"])
+    replace_tensors(path, tensors)
     with pytest.raises(ModelFileError, match=r"decoder\.0\.weight is missing"):
         sdlgm.load(path)
 

@@ -24,7 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sdlgm import SDLGM, load
 from sdlgm.errors import BudgetError, DataError, TrainingDivergedError
 from sdlgm.gradients import GRADIENTS
-from sdlgm.model.posteriors import POSTERIORS
+from sdlgm.model.networks.posteriors import POSTERIORS
 
 
 @parametrize_with_checks(
@@ -51,7 +51,7 @@ def test__transform__any_rows__gives_csr_counts_within_the_budget(fitted, digits
 def test__transform__shared_posterior__is_its_mode(digits, small):
     fitted = SDLGM(**small, posterior="shared", random_state=0).fit(digits)
     codes = fitted.transform(digits[:20]).toarray()
-    gate_prob, feature_probs = fitted.posterior(digits[:20])
+    gate_prob, feature_probs = fitted.posterior_probs(digits[:20])
     probs = np.column_stack([1 - gate_prob, gate_prob[:, None] * feature_probs]).astype(np.float64)
     from scipy.stats import multinomial
 
@@ -86,7 +86,7 @@ def test__transform__threshold__sees_what_training_saw(digits, small):
     model = SDLGM(**small, random_state=0, binarize="threshold").fit(digits)
     binary = (digits >= 0.5).astype(np.float32)
     assert (model.transform(digits) != model.transform(binary)).nnz == 0
-    np.testing.assert_array_equal(model.posterior(digits).gate_prob, model.posterior(binary).gate_prob)
+    np.testing.assert_array_equal(model.posterior_probs(digits).gate_prob, model.posterior_probs(binary).gate_prob)
 
 
 def test__sample_codes__seeded__is_reproducible_and_within_the_budget(fitted, digits, small):
@@ -129,7 +129,7 @@ def test__posterior__setting_and_method__are_both_there(fitted, digits):
     assert fitted.posterior == "chain"
     assert fitted.get_params()["posterior"] == "chain"
     assert type(fitted.get_params()["posterior"]) is str
-    result = fitted.posterior(digits[:7])
+    result = fitted.posterior_probs(digits[:7])
     assert result.gate_prob.shape == (7,)
     assert result.feature_probs.shape == (7, 16)
     np.testing.assert_allclose(result.feature_probs.sum(1), 1, rtol=1e-5)
@@ -144,7 +144,7 @@ def test__posterior__taken_from_a_model__is_a_plain_setting_in_copies(fitted):
 @pytest.mark.parametrize("posterior", ["ordered", "subset", "chain"])
 def test__posterior__row_far_away__has_probabilities(measurements, small, posterior):
     model = SDLGM(**small, posterior=posterior, random_state=0).fit(measurements)
-    np.testing.assert_allclose(model.posterior(measurements[:9] * 1e9).feature_probs.sum(1), 1, rtol=1e-4)
+    np.testing.assert_allclose(model.posterior_probs(measurements[:9] * 1e9).feature_probs.sum(1), 1, rtol=1e-4)
 
 
 def test__elbo__bounds__are_ordered_and_score_is_the_mean(fitted, digits):
@@ -365,7 +365,7 @@ def test__early_stopping__too_few_rows__says_so(measurements, small):
 
 def test__early_stopping__held_out_rows__do_not_shape_the_scaling(measurements, small):
     model = SDLGM(**small, early_stopping=True, validation_fraction=0.5, random_state=0).fit(measurements)
-    assert not np.allclose(model._fitting.scaling.location, measurements.mean(axis=0), rtol=1e-9)
+    assert not np.allclose(model._fitted.scaling.location, measurements.mean(axis=0), rtol=1e-9)
 
 
 @pytest.mark.parametrize("value", [2.5, "3", None])
@@ -466,7 +466,7 @@ def test__fit__every_posterior_and_gradient__learns_something(measurements, smal
     [
         ({"gradient": "disarm"}, "disarm.*not defined for posterior='chain'; use one of .*reinmax"),
         ({"gradient": "gumbel_rao", "posterior": "shared"}, "gumbel_rao.*not defined for posterior='shared'"),
-        ({"kl": "paper"}, "kl='paper' is that of posterior='shared'"),
+        ({"kl": "paper"}, "kl='paper' is defined for posterior='shared'"),
     ],
 )
 def test__fit__pairs_that_do_not_exist__are_refused(digits, small, settings, message):
@@ -476,10 +476,10 @@ def test__fit__pairs_that_do_not_exist__are_refused(digits, small, settings, mes
 
 def test__partial_fit__diverged_with_a_learning_baseline__can_go_on(measurements, small):
     model = SDLGM(**small, gradient="score_function", random_state=0).partial_fit(measurements)
-    state = {name: tensor.clone() for name, tensor in model._fitting.trainer.estimator.state_dict().items()}
+    state = {name: tensor.clone() for name, tensor in model._trainer.estimator.state_dict().items()}
     with pytest.raises(TrainingDivergedError):
         model.set_params(learning_rate=1e30).partial_fit(measurements)
-    for name, tensor in model._fitting.trainer.estimator.state_dict().items():
+    for name, tensor in model._trainer.estimator.state_dict().items():
         torch.testing.assert_close(tensor, state[name])
     assert np.isfinite(model.set_params(learning_rate=1e-3).partial_fit(measurements).score(measurements))
 
@@ -497,7 +497,7 @@ def test__partial_fit__diverged__leaves_the_model_as_it_was(measurements, small)
 def test__partial_fit__from_a_steepened_posterior__stays_with_it(digits, small):
     model = SDLGM(**small, gradient="annealed_straight_through", random_state=0).partial_fit(digits)
     model.partial_fit(digits)
-    with pytest.raises(ValueError, match="makes the posterior itself steeper"):
+    with pytest.raises(ValueError, match="divides the logits of the posterior"):
         model.set_params(gradient="reinmax").partial_fit(digits)
 
 
@@ -534,7 +534,7 @@ def test__partial_fit__another_gradient__does_not_touch_global_noise(digits, sma
     model.set_params(gradient="score_function").partial_fit(digits)
     model.set_params(gradient="reinmax").partial_fit(digits)
     assert torch.equal(torch.rand(3), expected)
-    assert len(model._fitting.trainer.optimizer.param_groups) == 1
+    assert len(model._trainer.optimizer.param_groups) == 1
     model.partial_fit(digits)  # nothing is left of what the other one learned
 
 
@@ -667,8 +667,8 @@ def test__device__cuda__keeps_the_budget(digits, small):
 
 
 def test__posterior__of_a_row__does_not_depend_on_its_place(fitted, digits):
-    whole = fitted.posterior(digits[:60])
-    turned = fitted.posterior(digits[59::-1])
+    whole = fitted.posterior_probs(digits[:60])
+    turned = fitted.posterior_probs(digits[59::-1])
     np.testing.assert_allclose(turned.gate_prob[::-1], whole.gate_prob, rtol=1e-5)
     np.testing.assert_allclose(turned.feature_probs[::-1], whole.feature_probs, rtol=1e-4, atol=1e-6)
 

@@ -15,7 +15,7 @@ import torch
 from sdlgm import SDLGM
 from sdlgm.data import RowFiles, open_rows
 from sdlgm.errors import ModelFileError
-from sdlgm.estimators._inputs import Columns, Survey, in_parts
+from sdlgm.estimators._preparation import Columns, Survey, _hold_out, in_parts
 from sdlgm.train import StreamedBatches, batches
 
 
@@ -285,19 +285,18 @@ def test__early_stopping__files__held_out_rows_do_not_shape_the_scaling(tmp_path
         np.save(tmp_path / f"{number}.npy", rows)
     model = SDLGM(**small, early_stopping=True, validation_fraction=0.3, random_state=0).fit(tmp_path)
     means = [np.delete(measurements[:60], np.s_[20 * i : 20 * (i + 1)], axis=0).mean(axis=0) for i in range(3)]
-    assert sum(np.allclose(model._fitting.scaling.location, mean, rtol=1e-9) for mean in means) == 1
+    assert sum(np.allclose(model._fitted.scaling.location, mean, rtol=1e-9) for mean in means) == 1
 
 
 @pytest.mark.parametrize(
     ("sizes", "fraction", "expected"),
     [([10] * 20, 0.1, 20), ([10] * 20, 0.9, 180), ([1, 99], 0.1, 1), ([99, 1], 0.5, 1), ([50, 50], 0.1, 50)],
 )
-def test__early_stopping__row_groups__come_near_to_the_fraction(tmp_path, small, sizes, fraction, expected):
+def test__early_stopping__row_groups__come_near_to_the_fraction(tmp_path, sizes, fraction, expected):
     for number, size in enumerate(sizes):
         np.save(tmp_path / f"{number:02d}.npy", np.full((size, 2), float(number)))
-    model = SDLGM(**small, early_stopping=True, validation_fraction=fraction)
     for seed in range(5):
-        watched, kept = model._held_out(opened(tmp_path), np.random.default_rng(seed))
+        watched, kept = _hold_out(opened(tmp_path), fraction, np.random.default_rng(seed))
         assert len(watched) == expected
         assert not {int(value) for value in watched[:, 0]} & set(kept)
         assert len(watched) + sum(sizes[number] for number in kept) == sum(sizes)

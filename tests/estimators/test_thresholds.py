@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from sdlgm.thresholds import best_threshold, best_thresholds, f1, label_folds, labels_at, out_of_fold
+from sdlgm.estimators._thresholds import best_threshold, best_thresholds, f1, label_folds, labels_at, out_of_fold
 
 
 @pytest.fixture
