@@ -155,10 +155,10 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         self.history_ = list(fitted.history)
         return self
 
-    def _warn(self, problem: str | None) -> None:
-        """Warn that a fit did not work."""
+    def _warn(self, problem: str | None, stacklevel: int) -> None:
+        """Warn that a fit did not work; ``stacklevel`` is that of the line that called `fit`, from here."""
         if problem is not None:
-            warnings.warn(f"the fit did not work: {problem}", ConvergenceWarning, stacklevel=4)
+            warnings.warn(f"the fit did not work: {problem}", ConvergenceWarning, stacklevel=stacklevel)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -261,7 +261,7 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
         monitor = train.Monitor(rows[places], seed, prepare=prepare, targets=targets.y[places])
         trainer = train.Trainer(fitted.module, self._train_config(), seed)
         self._run(fitted, trainer, batches, monitor)
-        self._warn(train.convergence_problem(self.history_))
+        self._warn(train.convergence_problem(self.history_), stacklevel=6)
         return self
 
     def _validate_rows(self, X: object, *, reset: bool) -> Rows:
