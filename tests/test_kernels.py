@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
+from sdlgm.model.divergence import slot_divergence
+from sdlgm.model.relaxation import _RelaxedCounts, relaxed_counts
+from sdlgm.model.symbols import symbols
 from torch.autograd import gradcheck
 
 from sdlgm import _kernels
 from sdlgm.estimators._codes import sparse_rows, stacked
 from sdlgm.gradients import GumbelSoftmax
 from sdlgm.model import SlotDistribution, Temperatures
-from sdlgm.model.divergence import slot_divergence
 from sdlgm.model.noise import bernoulli, block_keys
-from sdlgm.model.relaxation import _RelaxedCounts, relaxed_counts
-from sdlgm.model.symbols import symbols
 
 ALPHA = 1e-4  # level of the goodness-of-fit tests, whose seeds are fixed
 TEMPERATURES = [(1.0, 1.0), (0.5, 3.0), (2.0, 0.2), (0.3, 0.1)]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden.make import answers
 
 import sdlgm
+from golden.make import answers
 from sdlgm import _tensorfile
 from sdlgm.estimators._modelfile import KIND, LOADABLE
 from sdlgm.model.networks.posteriors import POSTERIORS

@@ -3,10 +3,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
-
-from enumeration import all_counts
 from sdlgm.model.counting import CELL, CountConfig, CountModule, shifted, slots_of_votes
 from sdlgm.model.supervised import Step
+
+from enumeration import all_counts
 
 CONFIG = {
     "n_classes": 3,

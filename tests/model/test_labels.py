@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
-
-from sdlgm.model import SlotDistribution, Temperatures
-from sdlgm.model import labels as forms
 from sdlgm.model.labelled import LabelledConfig, LabelledModule, slot_probabilities
 from sdlgm.model.members import MemberLayers, dropped
 from sdlgm.model.subset import SubsetDistribution
 from sdlgm.model.supervised import Step
+from torch import Tensor
+
+from sdlgm.model import SlotDistribution, Temperatures
+from sdlgm.model import labels as forms
 
 K, L0 = 3, 2
 

@@ -11,6 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from sdlgm.model.chain import ChainDistribution
+from sdlgm.model.ordered import OrderedDistribution
+from sdlgm.model.posteriors import POSTERIORS
+from sdlgm.model.subset import SubsetCodes, SubsetDistribution
 from torch import Tensor
 
 from enumeration import L0, K, all_counts, tiny_prior
@@ -26,11 +30,7 @@ from sdlgm.model import (
     ordered,
     subset,
 )
-from sdlgm.model.chain import ChainDistribution
-from sdlgm.model.ordered import OrderedDistribution
-from sdlgm.model.posteriors import POSTERIORS
 from sdlgm.model.shards import WHOLE, Shard, working_on
-from sdlgm.model.subset import SubsetCodes, SubsetDistribution
 
 FAMILY_NAMES = ["subset", "chain", "ordered"]
 COLD = Temperatures(torch.tensor(0.1), torch.tensor(0.1))

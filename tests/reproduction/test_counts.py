@@ -5,13 +5,13 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from sdlgm.model.counting import CountConfig
 
 from reproduction import counts
 from reproduction.count_peers import ForestCounter, NetworkRegression, PoissonModule, RegressionModule, VotesModule
 from reproduction.runs import run_folder
 from sdlgm import SDLGMCounter
 from sdlgm.data import digit_columns
-from sdlgm.model.counting import CountConfig
 
 SMALL = {"hidden": (16,), "channels": 4, "max_iter": 150, "batch_size": 20, "max_shift": 0, "dropout": 0.0}
 

@@ -3,12 +3,12 @@ import os
 
 import numpy as np
 import pytest
+from sdlgm.thresholds import f1, labels_at
 from sklearn.datasets import make_multilabel_classification
 from sklearn.metrics import f1_score
 
 from reproduction import table2
 from reproduction.table2 import NETWORKS, SYSTEMS, Task, load_task, measure
-from sdlgm.thresholds import f1, labels_at
 
 needs_data = pytest.mark.skipif(
     not os.environ.get("SDLGM_DATA"), reason="needs the Mulan files; set SDLGM_DATA to a folder that has mulan/"
