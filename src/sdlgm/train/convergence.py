@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sdlgm.train.monitor import Record
 
 # In nats: below this, a code says nothing about its observation.
-MIN_KL = 0.05
+MIN_KL = MIN_DIFFERENCE = 0.05
 # Of the features: below this share, most of the model is unused.
 MIN_SHARE_USED = 0.5
 # Codes have to be able to contain every feature several times before missing ones count as dead.
@@ -37,6 +37,12 @@ def convergence_problem(
         return (
             f"the KL is {last.kl:.2g} nats: the posterior equals the prior, and the codes carry no information about "
             "the data; check the scale of the data and the likelihood, or train longer"
+        )
+    # Posteriors over sets cannot equal the prior, so that their KL stays above zero.
+    if last.difference is not None and last.difference < MIN_DIFFERENCE:
+        return (
+            "the posteriors of different rows are the same, and the codes carry no information about the data; check "
+            "the scale of the data and the likelihood, or train longer"
         )
     if n_features is not None and last.features_used is not None:
         enough_draws = n_watched * last.n_active >= MIN_DRAWS_A_FEATURE * n_features

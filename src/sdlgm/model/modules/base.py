@@ -78,6 +78,8 @@ class Watched:
     """Expected number of active slots."""
     usage: Float[Tensor, " K"] | None = None
     """Number of drawn codes that contain each feature."""
+    difference: float | None = None
+    """KL between the posterior of each row and that of the next; 0 if codes say nothing about the rows."""
 
 
 class TrainableModule(nn.Module, ABC):
