@@ -5,7 +5,6 @@ import scipy.sparse as sp
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sdlgm.model.labels import LABEL_FORMS
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_multilabel_classification
 from sklearn.exceptions import NotFittedError
@@ -18,6 +17,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sdlgm import SDLGMClassifier, load
 from sdlgm.errors import BudgetError, ModelFileError, TrainingDivergedError
+from sdlgm.model.codes.label_sets import LABEL_FORMS
+from sdlgm.model.noise import Noise
 
 VARIANTS = ("dis", "gen", "con")
 # All forms with one variant and all variants with one form; the other pairs are among the slow tests.
@@ -193,7 +194,7 @@ def test__members__several__are_the_mean_of_different_networks(data):
     X, Y = data
     model = SDLGMClassifier(**SMALL, n_members=3).fit(X, Y)
     presence = model.module_.presence(
-        torch.tensor(model._fitting.scaling.apply(X)), n_samples=1, generator=torch.Generator()
+        torch.tensor(model._fitted.scaling.apply(X)), n_samples=1, noise=Noise(torch.Generator())
     ).detach()
     members = presence.unflatten(0, (3, -1)).numpy()
     assert np.abs(members[0] - members[1]).max() > 0.01
@@ -207,7 +208,7 @@ def test__unlabelled__rows__change_gen_and_con_and_are_refused_by_dis(data):
         without = SDLGMClassifier(**settings_).fit(X[:60], Y[:60]).predict_proba(X)
         with_them = SDLGMClassifier(**settings_).fit(X[:60], Y[:60], unlabelled=X[60:]).predict_proba(X)
         assert np.abs(without - with_them).max() > 1e-3
-    with pytest.raises(ValueError, match="teach variant='dis' nothing"):
+    with pytest.raises(ValueError, match="variant='dis' cannot use rows without labels"):
         SDLGMClassifier(**SMALL).fit(X[:60], Y[:60], unlabelled=X[60:])
 
 
@@ -288,7 +289,8 @@ def test__load__other_number_of_labels__is_refused(data, tmp_path, fitted):
 
     path = tmp_path / "model.sdlgm"
     fitted.save(path)
-    document, tensors = _tensorfile.read(path, "sdlgm-model")
+    content = _tensorfile.read(path, "sdlgm-model")
+    document, tensors = content.document, content.tensors
     for change in (
         {"classes": [0, 1]},
         {"classes": [None] * 5},
@@ -425,7 +427,7 @@ def test__score__labels_that_do_not_fit__are_refused(data, fitted):
         (X[:1], Y, f"X has 1 rows, and y has {len(Y)}"),
         (X, Y[:1], f"X has {len(X)} rows, and y has 1"),
         (X, Y[:, :-1].tolist(), f"y has {Y.shape[1] - 1} columns, the model has {Y.shape[1]} labels"),
-        (X, Y[:, 0] + 5, "y has one value a row"),
+        (X, Y[:, 0] + 5, "y has one value for each row"),
     ):
         for method in (fitted.score, fitted.evaluate):
             with pytest.raises(ValueError, match=message):
@@ -436,61 +438,6 @@ def test__fit__classes_that_no_file_could_hold__are_refused(data):
     X, Y = data
     with pytest.raises(ValueError, match="classes are text or numbers"):
         SDLGMClassifier(**SMALL).fit(X, np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]")[Y[:, 0]])
-
-
-# Trees
-
-
-def test__forest__votes__are_those_of_scikit_learn(data):
-    from sklearn.ensemble import ExtraTreesRegressor
-
-    from sdlgm.estimators._forest import Forest
-
-    X, Y = data
-    x = X.astype(np.float32)
-    forest = Forest.fit(x[:150], Y[:150], 20, seed=3)
-    presence, numbers = forest.votes(x)
-    grown = ExtraTreesRegressor(20, max_features=0.3, random_state=3).fit(x[:150], Y[:150])
-    np.testing.assert_allclose(presence, grown.predict(x), atol=1e-7)
-    np.testing.assert_allclose(numbers.sum(axis=1), 1.0)
-    np.testing.assert_allclose(numbers @ np.arange(6), presence.sum(axis=1), atol=1e-6)
-
-
-def test__trees__beside_networks__have_half_of_the_weight(data, tmp_path):
-    X, Y = data
-    without = SDLGMClassifier(**SMALL).fit(X, Y)
-    model = SDLGMClassifier(**SMALL, n_trees=10).fit(X, Y)
-    votes, _ = model._fitting.forest.votes(model._fitting.scaling.apply(X))
-    np.testing.assert_allclose(model.predict_proba(X), (without.predict_proba(X) + votes) / 2, atol=1e-6)
-    model.save(tmp_path / "model.sdlgm")
-    np.testing.assert_array_equal(load(tmp_path / "model.sdlgm").predict_proba(X), model.predict_proba(X))
-    np.testing.assert_allclose(model.predict_sparsity(X).probs.sum(axis=1), 1.0)
-
-
-def test__load__trees_that_lead_nowhere__are_refused(data, tmp_path):
-    from sdlgm import _tensorfile
-
-    path = tmp_path / "model.sdlgm"
-    SDLGMClassifier(**SMALL, n_trees=3).fit(*data).save(path)
-    document, tensors = _tensorfile.read(path, "sdlgm-model")
-    changes = {
-        "left": lambda t: t * 0,  # a circle
-        "right": lambda t: t + 10**6,
-        "feature": lambda t: t + 12,
-        "order": lambda t: t - 1,
-        "last": lambda t: t * 0,
-        "roots": lambda t: t + 10**6,
-        "targets": lambda t: t[:, :-1].clone(),
-        "threshold": lambda t: t[:, None].clone(),
-    }
-    for name, change in [*changes.items(), ("targets", lambda t: -5 * t)]:
-        damaged = {**tensors, f"forest.{name}": change(tensors[f"forest.{name}"])}
-        _tensorfile.write(path, "sdlgm-model", document, damaged)
-        with pytest.raises(ModelFileError, match="trees"):
-            load(path)
-    _tensorfile.write(path, "sdlgm-model", document, {n: t for n, t in tensors.items() if not n.startswith("forest.")})
-    with pytest.raises(ModelFileError, match="trees"):
-        load(path)
 
 
 def test__resume__threshold_by_folds__folds_have_checkpoints_too(data, tmp_path, monkeypatch):

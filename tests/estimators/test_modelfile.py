@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import sdlgm
-from sdlgm import SDLGM
+from sdlgm import SDLGM, _tensorfile
 from sdlgm.errors import ModelFileError
+from sdlgm.estimators import _migrations
+from sdlgm.estimators._migrations import MIGRATIONS, Migration
+from sdlgm.estimators._modelfile import LOADABLE
 from sdlgm.gradients.score_function import ScoreFunction
 
 
@@ -29,14 +32,18 @@ def header_of(path) -> tuple[dict, bytes]:
     return json.loads(content[8 : 8 + size]), content[8 + size :]
 
 
-def rewrite(path, change) -> None:
-    """Change the JSON document in the header, leave the tensors as they are."""
-    header, tensors = header_of(path)
-    content = json.loads(header["__metadata__"]["sdlgm"])
+def rewrite(path, change, tensors=None) -> None:
+    """Change what the file says about itself, and write it with the right checksum."""
+    tensors = load_file(path) if tensors is None else tensors
+    content = json.loads(header_of(path)[0]["__metadata__"]["sdlgm"])
     change(content, content["document"])
-    header["__metadata__"]["sdlgm"] = json.dumps(content)
-    encoded = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(encoded)) + encoded + tensors)
+    content["sha256"] = _tensorfile.checksum(content, tensors)
+    save_file(tensors, path, {"sdlgm": json.dumps(content)})
+
+
+def replace_tensors(path, tensors) -> None:
+    """Write other tensors with the right checksum."""
+    rewrite(path, lambda content, document: None, tensors)
 
 
 def test__save_and_load__fitted_model__is_bit_exact(fitted, digits, path):
@@ -120,9 +127,8 @@ def test__save__settings_that_could_not_be_read__are_refused(digits, small, tmp_
 
 def test__load__weights_that_are_not_finite__are_refused(path):
     tensors = load_file(path)
-    header, _ = header_of(path)
     tensors["module.decoder.0.weight"][0, 0] = float("nan")
-    save_file(tensors, path, header["__metadata__"])
+    replace_tensors(path, tensors)
     with pytest.raises(ModelFileError, match=r"decoder\.0\.weight has entries that are not finite"):
         sdlgm.load(path)
 
@@ -190,7 +196,7 @@ def test__load__unknown_version__says_which(path):
         (lambda d: d.pop("history"), "history"),
         (lambda d: d["history"][0].update(discrete="oops"), "oops"),
         (lambda d: d.update(feature_names_in=["a"]), "column names"),
-        (lambda d: d.update(n_iter=-5), "expected"),
+        (lambda d: d.update(n_iter=-5), "n_iter=-5"),
         (lambda d: d.update(n_features_in=65), "expected"),
     ],
 )
@@ -202,9 +208,8 @@ def test__load__settings_that_do_not_fit__are_named(path, change, message):
 
 def test__load__missing_or_misshapen_tensor__is_named(path):
     tensors = load_file(path)
-    header, _ = header_of(path)
     del tensors["module.decoder.0.weight"]
-    save_file(tensors, path, header["__metadata__"])
+    replace_tensors(path, tensors)
     with pytest.raises(ModelFileError, match=r"decoder\.0\.weight is missing"):
         sdlgm.load(path)
 
@@ -235,3 +240,183 @@ def test__save__failing_disk__keeps_the_old_file_and_leaves_no_other(fitted, pat
         fitted.save(path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+# Checksums and versions
+
+
+def flip(path, position: int, bit: int = 0) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1 << bit
+    path.write_bytes(bytes(content))
+
+
+def start_of_tensors(path) -> int:
+    (size,) = struct.unpack("<Q", path.read_bytes()[:8])
+    return 8 + size
+
+
+@given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test__load__flipped_bit_in_a_weight__is_an_error(path, position, bit):
+    original = path.read_bytes()
+    start = start_of_tensors(path)
+    flip(path, start + int(position * (len(original) - start)), bit)
+    try:
+        with pytest.raises(ModelFileError, match="checksum"):
+            sdlgm.load(path)
+    finally:
+        path.write_bytes(original)
+
+
+@given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test__load__flipped_bit_in_the_header__is_an_error(path, position, bit):
+    original, content = path.read_bytes(), _tensorfile.read(path, "sdlgm-model")
+    flip(path, int(position * start_of_tensors(path)), bit)
+    try:
+        found = _tensorfile.read(path, "sdlgm-model")
+    except ModelFileError:
+        with pytest.raises(ModelFileError):
+            sdlgm.load(path)
+    else:  # the same numbers, such as 1e-05 and 1E-05
+        assert (found.document, found.written_by) == (content.document, content.written_by)
+        assert all(torch.equal(tensor, content.tensors[name]) for name, tensor in found.tensors.items())
+    finally:
+        path.write_bytes(original)
+
+
+@pytest.mark.parametrize("value", [{"n_iter": 61}, {"likelihood": "gaussian"}])
+def test__load__document_that_was_edited__is_an_error(path, value):
+    content = json.loads(header_of(path)[0]["__metadata__"]["sdlgm"])
+    content["document"] |= value
+    save_file(load_file(path), path, {"sdlgm": json.dumps(content)})
+    with pytest.raises(ModelFileError, match="checksum does not match"):
+        sdlgm.load(path)
+
+
+def test__load__checksum_that_is_missing__is_an_error(path):
+    content = json.loads(header_of(path)[0]["__metadata__"]["sdlgm"])
+    del content["sha256"]
+    save_file(load_file(path), path, {"sdlgm": json.dumps(content)})
+    with pytest.raises(ModelFileError, match="checksum"):
+        sdlgm.load(path)
+
+
+def as_version_1(path) -> None:
+    """Write the file as the first release did."""
+    content = json.loads(header_of(path)[0]["__metadata__"]["sdlgm"])
+    first = {"format": content["format"], "version": 1, "document": content["document"]}
+    save_file(load_file(path), path, {"sdlgm": json.dumps(first)})
+
+
+def test__load__version_1_without_checksum__answers_the_same(fitted, digits, path):
+    as_version_1(path)
+    content = _tensorfile.read(path, "sdlgm-model")
+    assert content.written_by == "0.1.0"
+    loaded = sdlgm.load(path)
+    np.testing.assert_array_equal(loaded.elbo(digits, random_state=0), fitted.elbo(digits, random_state=0))
+    assert (loaded.transform(digits) != fitted.transform(digits)).nnz == 0
+
+
+@pytest.mark.parametrize("version", [_tensorfile.VERSION + 1, 0, -1, "2", 2.0, True, None])
+def test__load__version_that_is_later_or_none__is_refused(path, version):
+    rewrite(path, lambda content, document: content.update(version=version))
+    with pytest.raises(ModelFileError, match=f"version {version} is not known.*up to {_tensorfile.VERSION}"):
+        sdlgm.load(path)
+
+
+def test__save__this_version__is_in_the_file(path):
+    assert _tensorfile.read(path, "sdlgm-model").written_by == sdlgm.__version__
+
+
+def test__save__equal_models__are_equal_bytes(digits, small, tmp_path):
+    for name in ("a", "b"):
+        SDLGM(**small, random_state=0).fit(digits).save(tmp_path / name)
+    sdlgm.load(tmp_path / "a").save(tmp_path / "c")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == (tmp_path / "c").read_bytes()
+    SDLGM(**small, random_state=1).fit(digits).save(tmp_path / "d")
+    assert (tmp_path / "d").read_bytes() != (tmp_path / "a").read_bytes()
+
+
+# Migrations
+
+
+@pytest.fixture
+def kl_warmup_since_0_2(monkeypatch):
+    """As if version 0.2.0 had added ``kl_warmup``, and 0.7 had been the behaviour before."""
+    migration = Migration("SDLGM", "kl_warmup", since="0.2.0", value=0.7)
+    monkeypatch.setattr(_migrations, "MIGRATIONS", (migration,))
+
+
+def without(path, parameter: str, written_by: str) -> None:
+    def change(content, document):
+        content["written_by"] = written_by
+        del document["params"][parameter]
+
+    rewrite(path, change)
+
+
+@pytest.mark.parametrize("written_by", ["0.1.0", "0.1.9"])
+def test__migrations__file_from_before_the_parameter__has_its_value(digits, path, kl_warmup_since_0_2, written_by):
+    before = sdlgm.load(path)
+    without(path, "kl_warmup", written_by)
+    loaded = sdlgm.load(path)
+    assert (before.kl_warmup, loaded.kl_warmup) == (0.3, 0.7)
+    assert (loaded.transform(digits) != before.transform(digits)).nnz == 0
+
+
+def test__migrations__file_of_version_1__has_its_value(path, kl_warmup_since_0_2):
+    without(path, "kl_warmup", "0.1.0")
+    as_version_1(path)
+    assert sdlgm.load(path).kl_warmup == 0.7
+
+
+@pytest.mark.parametrize("written_by", ["0.2.0", "0.2.0rc1", "0.2.1", "0.10.0", "1.0.0"])
+def test__migrations__file_from_after_the_parameter__is_refused(path, kl_warmup_since_0_2, written_by):
+    without(path, "kl_warmup", written_by)
+    with pytest.raises(ModelFileError, match="missing settings: kl_warmup"):
+        sdlgm.load(path)
+
+
+def test__migrations__value_in_the_file__is_kept(path, kl_warmup_since_0_2):
+    rewrite(path, lambda content, document: content.update(written_by="0.1.0"))
+    assert sdlgm.load(path).kl_warmup == 0.3
+
+
+@pytest.mark.parametrize("parameter", ["kl_warmup", "max_active", "hidden"])
+def test__load__parameter_without_migration__is_named(path, parameter):
+    without(path, parameter, "0.1.0")
+    with pytest.raises(ModelFileError, match=f"missing settings: {parameter}"):
+        sdlgm.load(path)
+
+
+def test__migrations__other_estimator__is_not_concerned(path, monkeypatch):
+    monkeypatch.setattr(_migrations, "MIGRATIONS", (Migration("SDLGMCounter", "kl_warmup", "0.2.0", 0.7),))
+    without(path, "kl_warmup", "0.1.0")
+    with pytest.raises(ModelFileError, match="missing settings: kl_warmup"):
+        sdlgm.load(path)
+
+
+def test__load__unknown_parameters__are_named(path):
+    rewrite(path, lambda content, document: document["params"].update(wings=2, anchor=1))
+    with pytest.raises(ModelFileError, match="unknown settings: anchor, wings"):
+        sdlgm.load(path)
+
+
+@pytest.mark.parametrize("written_by", ["", "new", None, [1], ".5"])
+def test__load__version_of_sdlgm_that_is_none__is_a_named_error(path, written_by):
+    rewrite(path, lambda content, document: content.update(written_by=written_by))
+    with pytest.raises(ModelFileError, match="version"):
+        sdlgm.load(path)
+
+
+def test__save__version_of_a_candidate__can_be_read(fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr(_tensorfile, "__version__", "0.3.0rc1")
+    fitted.save(tmp_path / "model")
+    assert sdlgm.load(tmp_path / "model").n_iter_ == fitted.n_iter_
+
+
+def test__migrations__every_one__is_of_a_parameter_that_exists():
+    for migration in MIGRATIONS:
+        assert migration.parameter in LOADABLE[migration.estimator]._get_param_names()

@@ -1,4 +1,3 @@
-import copy
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import multinomial
-from sdlgm.model.posteriors import POSTERIORS
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -23,8 +21,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sdlgm import SDLGM, load
-from sdlgm.errors import BudgetError, DataError, TrainingDivergedError
+from sdlgm.errors import BudgetError, DataError
 from sdlgm.gradients import GRADIENTS
+from sdlgm.model.networks.posteriors import POSTERIORS
 
 
 @parametrize_with_checks(
@@ -51,9 +50,8 @@ def test__transform__any_rows__gives_csr_counts_within_the_budget(fitted, digits
 def test__transform__shared_posterior__is_its_mode(digits, small):
     fitted = SDLGM(**small, posterior="shared", random_state=0).fit(digits)
     codes = fitted.transform(digits[:20]).toarray()
-    gate_prob, feature_probs = fitted.posterior(digits[:20])
+    gate_prob, feature_probs = fitted.posterior_probs(digits[:20])
     probs = np.column_stack([1 - gate_prob, gate_prob[:, None] * feature_probs]).astype(np.float64)
-    from scipy.stats import multinomial
 
     rng = np.random.default_rng(0)
     for row in range(20):
@@ -86,7 +84,7 @@ def test__transform__threshold__sees_what_training_saw(digits, small):
     model = SDLGM(**small, random_state=0, binarize="threshold").fit(digits)
     binary = (digits >= 0.5).astype(np.float32)
     assert (model.transform(digits) != model.transform(binary)).nnz == 0
-    np.testing.assert_array_equal(model.posterior(digits).gate_prob, model.posterior(binary).gate_prob)
+    np.testing.assert_array_equal(model.posterior_probs(digits).gate_prob, model.posterior_probs(binary).gate_prob)
 
 
 def test__sample_codes__seeded__is_reproducible_and_within_the_budget(fitted, digits, small):
@@ -125,60 +123,14 @@ def test__inverse_transform__beyond_the_budget__is_a_budget_error(fitted):
         fitted.inverse_transform(np.full((1, 16), 1))
 
 
-def test__posterior__setting_and_method__are_both_there(fitted, digits):
+def test__posterior_probs__fitted__has_the_probabilities_and_posterior_is_a_plain_setting(fitted, digits):
+    assert type(fitted.posterior) is str
     assert fitted.posterior == "chain"
-    assert fitted.get_params()["posterior"] == "chain"
-    assert type(fitted.get_params()["posterior"]) is str
-    result = fitted.posterior(digits[:7])
+    assert fitted.get_params()["posterior"] == clone(fitted).posterior == "chain"
+    result = fitted.posterior_probs(digits[:7])
     assert result.gate_prob.shape == (7,)
     assert result.feature_probs.shape == (7, 16)
     np.testing.assert_allclose(result.feature_probs.sum(1), 1, rtol=1e-5)
-
-
-def test__posterior__taken_from_a_model__is_a_plain_setting_in_copies(fitted):
-    model = SDLGM(posterior=fitted.posterior)
-    assert type(clone(model).get_params()["posterior"]) is str
-    assert copy.deepcopy(fitted.posterior) == "chain"
-
-
-@pytest.mark.parametrize("posterior", ["ordered", "subset", "chain"])
-def test__posterior__row_far_away__has_probabilities(measurements, small, posterior):
-    model = SDLGM(**small, posterior=posterior, random_state=0).fit(measurements)
-    np.testing.assert_allclose(model.posterior(measurements[:9] * 1e9).feature_probs.sum(1), 1, rtol=1e-4)
-
-
-def test__elbo__bounds__are_ordered_and_score_is_the_mean(fitted, digits):
-    discrete = fitted.elbo(digits, random_state=0)
-    assert discrete.shape == (len(digits),)
-    assert fitted.score(digits) == pytest.approx(fitted.elbo(digits).mean())
-    importance = fitted.elbo(digits, n_importance=50, random_state=0)
-    assert importance.mean() > discrete.mean()
-    assert fitted.elbo(digits, bound="relaxed", random_state=0).mean() != discrete.mean()
-
-
-def test__elbo__paper_kl__is_the_looser_bound(digits, small):
-    exact = SDLGM(**small, posterior="shared", random_state=0, binarize="threshold").fit(digits)
-    loose = clone(exact).set_params(kl="paper").fit(digits)
-    loose.module_.load_state_dict(exact.module_.state_dict())
-    assert (loose.elbo(digits, random_state=1) < exact.elbo(digits, random_state=1)).all()
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"bound": "tight"}, {"n_importance": 0}, {"bound": "relaxed", "n_importance": 5}]
-)
-def test__elbo__bad_arguments__are_refused(fitted, digits, arguments):
-    with pytest.raises(ValueError, match="bound|n_importance"):
-        fitted.elbo(digits, **arguments)
-
-
-def test__sample__new_observations__are_like_the_data(fitted, fitted_gaussian, digits, measurements):
-    binary = fitted.sample(50, random_state=0)
-    assert binary.shape == (50, digits.shape[1])
-    assert set(np.unique(binary)) <= {0.0, 1.0}
-    drawn = fitted_gaussian.sample(500, random_state=0)
-    spread = measurements.std(axis=0)
-    assert (np.abs(drawn.mean(axis=0) - measurements.mean(axis=0)) < 1.5 * spread).all()
-    np.testing.assert_array_equal(drawn, fitted_gaussian.sample(500, random_state=0))
 
 
 def test__likelihood__auto__follows_the_range_of_the_data(fitted, fitted_gaussian):
@@ -343,21 +295,6 @@ def test__feature_names_out__named_after_the_class(fitted):
     assert len(fitted.get_feature_names_out()) == 16
 
 
-def test__partial_fit__batches_of_a_stream__learn_and_count(measurements, small):
-    model = SDLGM(**{**small, "max_iter": 200}, learning_rate=0.01, random_state=0)
-    before = model.partial_fit(measurements).score(measurements)
-    for _ in range(20):
-        model.partial_fit(measurements)
-    assert model.score(measurements) > before + 1
-    assert model.n_iter_ == 21 * 6
-    assert len(model.history_) == 21
-
-
-@pytest.mark.parametrize("n", [2, 3, 7])
-def test__partial_fit__few_rows__never_makes_a_batch_of_one(measurements, small, n):
-    SDLGM(**{**small, "batch_size": 2}, random_state=0).partial_fit(measurements[:n])
-
-
 def test__early_stopping__too_few_rows__says_so(measurements, small):
     with pytest.raises(ValueError, match="fewer than 2 rows"):
         SDLGM(**small, early_stopping=True).fit(measurements[:2])
@@ -365,7 +302,7 @@ def test__early_stopping__too_few_rows__says_so(measurements, small):
 
 def test__early_stopping__held_out_rows__do_not_shape_the_scaling(measurements, small):
     model = SDLGM(**small, early_stopping=True, validation_fraction=0.5, random_state=0).fit(measurements)
-    assert not np.allclose(model._fitting.scaling.location, measurements.mean(axis=0), rtol=1e-9)
+    assert not np.allclose(model._fitted.scaling.location, measurements.mean(axis=0), rtol=1e-9)
 
 
 @pytest.mark.parametrize("value", [2.5, "3", None])
@@ -399,46 +336,10 @@ def test__fit__no_hidden_layers_and_more_slots_than_features__works(measurements
     assert n_active(model.fit_transform(measurements)).max() <= 9
 
 
-def test__partial_fit__after_fit__goes_on(digits, small):
-    model = SDLGM(**small, random_state=0).fit(digits)
-    before = {name: tensor.clone() for name, tensor in model.module_.state_dict().items()}
-    model.partial_fit(digits)
-    assert model.n_iter_ == small["max_iter"] + 8
-    assert any(not torch.equal(before[name], tensor) for name, tensor in model.module_.state_dict().items())
-
-
 def test__training__more_iterations__raise_the_bound(measurements, small):
     short = SDLGM(**{**small, "max_iter": 20}, learning_rate=0.01, random_state=0).fit(measurements)
     long = SDLGM(**{**small, "max_iter": 600}, learning_rate=0.01, random_state=0).fit(measurements)
     assert long.score(measurements) > short.score(measurements) + 1
-
-
-def test__evaluate__numbers__agree_with_the_methods(digits, small):
-    fitted = SDLGM(**small, binarize="threshold", random_state=0).fit(digits)  # the same x for bounds and for codes
-    evaluation = fitted.evaluate(digits, random_state=0)
-    codes = fitted.transform(digits)
-    assert evaluation.discrete == pytest.approx(fitted.elbo(digits, random_state=0).mean())
-    assert evaluation.relaxed == pytest.approx(fitted.elbo(digits, bound="relaxed", random_state=0).mean())
-    assert evaluation.n_active_mean == pytest.approx(n_active(codes).mean())
-    drawn = [n_active(fitted.sample_codes(digits, random_state=i)).mean() for i in range(30)]
-    assert evaluation.n_active_expected == pytest.approx(np.mean(drawn), abs=0.05)
-    assert evaluation.n_active_max == n_active(codes).max()
-    assert evaluation.features_used == np.count_nonzero(codes.toarray().sum(axis=0))
-    assert evaluation.kl == pytest.approx(evaluation.kl_gates + evaluation.kl_features)
-    error = np.square(fitted.inverse_transform(codes) - digits).mean()
-    assert evaluation.reconstruction_error == pytest.approx(error, rel=1e-5)
-    assert evaluation.discrete_bits == pytest.approx(evaluation.discrete / np.log(2))
-
-
-def test__evaluate__code_bits__are_those_of_the_prior(digits, small):
-    """With the shared posterior codes are counts of slots, under the prior a multinomial."""
-    fitted = SDLGM(**{**small, "posterior": "shared"}, random_state=0).fit(digits)
-    codes = fitted.transform(digits).toarray()
-    off = 1 - fitted.gate_prior_
-    probs = np.append(fitted.gate_prior_ * fitted.feature_prior_, off)
-    counts = np.column_stack([codes, fitted.max_active - codes.sum(axis=1)])
-    bits = -multinomial(fitted.max_active, probs / probs.sum()).logpmf(counts) / np.log(2)
-    assert fitted.evaluate(digits, random_state=0).code_bits == pytest.approx(bits.mean(), rel=1e-4)
 
 
 EVERY_PAIR = [  # the gradients themselves are compared with enumeration; all pairs are a matter of minutes
@@ -466,7 +367,7 @@ def test__fit__every_posterior_and_gradient__learns_something(measurements, smal
     [
         ({"gradient": "disarm"}, "disarm.*not defined for posterior='chain'; use one of .*reinmax"),
         ({"gradient": "gumbel_rao", "posterior": "shared"}, "gumbel_rao.*not defined for posterior='shared'"),
-        ({"kl": "paper"}, "kl='paper' is that of posterior='shared'"),
+        ({"kl": "paper"}, "kl='paper' is defined for posterior='shared'"),
     ],
 )
 def test__fit__pairs_that_do_not_exist__are_refused(digits, small, settings, message):
@@ -474,68 +375,10 @@ def test__fit__pairs_that_do_not_exist__are_refused(digits, small, settings, mes
         SDLGM(**small, **settings).fit(digits)
 
 
-def test__partial_fit__diverged_with_a_learning_baseline__can_go_on(measurements, small):
-    model = SDLGM(**small, gradient="score_function", random_state=0).partial_fit(measurements)
-    state = {name: tensor.clone() for name, tensor in model._fitting.trainer.estimator.state_dict().items()}
-    with pytest.raises(TrainingDivergedError):
-        model.set_params(learning_rate=1e30).partial_fit(measurements)
-    for name, tensor in model._fitting.trainer.estimator.state_dict().items():
-        torch.testing.assert_close(tensor, state[name])
-    assert np.isfinite(model.set_params(learning_rate=1e-3).partial_fit(measurements).score(measurements))
-
-
-def test__partial_fit__diverged__leaves_the_model_as_it_was(measurements, small):
-    model = SDLGM(**small, random_state=0).partial_fit(measurements)
-    before = model.score(measurements)
-    with pytest.raises(TrainingDivergedError):
-        model.set_params(learning_rate=1e30).partial_fit(measurements)
-    assert model.score(measurements) == before
-    with pytest.raises(TrainingDivergedError):
-        SDLGM(**{**small, "learning_rate": 1e30}, random_state=0).partial_fit(measurements)
-
-
-def test__partial_fit__from_a_steepened_posterior__stays_with_it(digits, small):
-    model = SDLGM(**small, gradient="annealed_straight_through", random_state=0).partial_fit(digits)
-    model.partial_fit(digits)
-    with pytest.raises(ValueError, match="makes the posterior itself steeper"):
-        model.set_params(gradient="reinmax").partial_fit(digits)
-
-
 def test__gumbel_rao__ordered_posterior_and_learned_temperature__trains(digits, small):
     settings = {"posterior": "ordered", "gradient": "gumbel_rao", "learn_temperature": True}
     model = SDLGM(**small, **settings, random_state=0).fit(digits)
     assert model.history_[-1].feature_temperature != 1
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"posterior": "subset", "gradient": "gumbel_softmax"}, "posterior='chain'"),
-        ({"max_active": 4}, "max_active=5"),
-        ({"n_components": 17}, "n_components=16"),
-        ({"hidden": [33]}, r"hidden=\(32,\)"),
-        ({"likelihood": "gaussian"}, "likelihood='bernoulli'"),
-        ({"learn_temperature": True}, "learn_temperature=False"),
-    ],
-)
-def test__partial_fit__another_model__is_refused(digits, small, changed, message):
-    model = SDLGM(**small, random_state=0).partial_fit(digits)
-    with pytest.raises(ValueError, match=f"the model has {message}"):
-        model.set_params(**changed).partial_fit(digits)
-    same = {"likelihood": "bernoulli", "hidden": [32], "learning_rate": 0.01}
-    SDLGM(**small, random_state=0).partial_fit(digits).set_params(**same).partial_fit(digits)
-
-
-def test__partial_fit__another_gradient__does_not_touch_global_noise(digits, small):
-    model = SDLGM(**small, random_state=0).partial_fit(digits)
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    model.set_params(gradient="score_function").partial_fit(digits)
-    model.set_params(gradient="reinmax").partial_fit(digits)
-    assert torch.equal(torch.rand(3), expected)
-    assert len(model._fitting.trainer.optimizer.param_groups) == 1
-    model.partial_fit(digits)  # nothing is left of what the other one learned
 
 
 def test__transform__budget__cuts_ordered_codes(digits, small):
@@ -664,25 +507,6 @@ def test__compile__no_compiler__says_so(digits, small, monkeypatch):
 def test__device__cuda__keeps_the_budget(digits, small):
     codes = SDLGM(**small, device="cuda", random_state=0).fit_transform(digits)
     assert n_active(codes).max() <= small["max_active"]
-
-
-def test__posterior__of_a_row__does_not_depend_on_its_place(fitted, digits):
-    whole = fitted.posterior(digits[:60])
-    turned = fitted.posterior(digits[59::-1])
-    np.testing.assert_allclose(turned.gate_prob[::-1], whole.gate_prob, rtol=1e-5)
-    np.testing.assert_allclose(turned.feature_probs[::-1], whole.feature_probs, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("posterior", ["chain", "subset"])
-def test__sample__posterior_over_sets__decodes_sets(digits, small, posterior, monkeypatch):
-    model = SDLGM(**{**small, "n_components": 3, "max_iter": 5}, posterior=posterior, random_state=0).fit(digits)
-    seen = []
-    generative = model.module_.generative
-    monkeypatch.setattr(model.module_, "generative", lambda counts: (seen.append(counts), generative(counts))[1])
-    assert model.sample(200, random_state=0).shape == (200, 64)
-    assert float(seen[0].max()) == 1
-    once = np.array([[1, 0, 1]])
-    np.testing.assert_array_equal(model.inverse_transform(once * [[1, 1, 3]]), model.inverse_transform(once))
 
 
 def test__annealed_straight_through__slope__is_part_of_the_model(digits, tmp_path):

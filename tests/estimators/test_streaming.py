@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from sdlgm.estimators._inputs import Columns, Survey, in_parts
 
 from sdlgm import SDLGM
 from sdlgm.data import RowFiles, open_rows
@@ -85,20 +84,6 @@ def test__batches__fewer_rows_than_a_batch__are_one_batch(tmp_path):
     stream = StreamedBatches(source, range(len(source.parts)), 100, 0, "")
     assert sorted(stream[3][:, 0].tolist()) == [0, 1, 2, 3, 4]
     stream.close()
-
-
-def test__survey__parts__are_what_the_columns_are_like_in_memory(tmp_path, measurements):
-    np.save(tmp_path / "a.npy", measurements[:100])
-    np.save(tmp_path / "b.npy", measurements[100:])
-    survey, columns = Survey.of(opened(tmp_path), range(100)), Columns.of(measurements)
-    np.testing.assert_allclose(survey.columns.mean, columns.mean, rtol=1e-12)
-    np.testing.assert_allclose(survey.columns.deviation, columns.deviation, rtol=1e-9)
-    assert not survey.in_unit_interval
-    measured = measurements.copy()
-    measured[150, 2] = np.nan
-    np.save(tmp_path / "b.npy", measured[100:])
-    with pytest.raises(ValueError, match=r"b\.npy.* row 50, column 2"):
-        Survey.of(opened(tmp_path), range(100))
 
 
 def test__fit__folder__learns_as_well_as_in_memory(folder, digits, small):
@@ -212,13 +197,6 @@ def test__resume__rows_in_files__ends_where_an_uninterrupted_run_does(folder, sm
         np.testing.assert_array_equal(resumed.module_.state_dict()[name].numpy(), tensor.numpy())
 
 
-def test__in_parts__sizes__are_those_of_array_split():
-    for n_rows, n_parts in ((10, 3), (9, 3), (5, 5), (7, 1)):
-        rows = np.arange(n_rows)
-        for part, expected in zip(in_parts(rows, n_parts), np.array_split(rows, n_parts), strict=True):
-            np.testing.assert_array_equal(part, expected)
-
-
 MEMORY = """
 import json, sys
 from pathlib import Path
@@ -285,19 +263,4 @@ def test__early_stopping__files__held_out_rows_do_not_shape_the_scaling(tmp_path
         np.save(tmp_path / f"{number}.npy", rows)
     model = SDLGM(**small, early_stopping=True, validation_fraction=0.3, random_state=0).fit(tmp_path)
     means = [np.delete(measurements[:60], np.s_[20 * i : 20 * (i + 1)], axis=0).mean(axis=0) for i in range(3)]
-    assert sum(np.allclose(model._fitting.scaling.location, mean, rtol=1e-9) for mean in means) == 1
-
-
-@pytest.mark.parametrize(
-    ("sizes", "fraction", "expected"),
-    [([10] * 20, 0.1, 20), ([10] * 20, 0.9, 180), ([1, 99], 0.1, 1), ([99, 1], 0.5, 1), ([50, 50], 0.1, 50)],
-)
-def test__early_stopping__row_groups__come_near_to_the_fraction(tmp_path, small, sizes, fraction, expected):
-    for number, size in enumerate(sizes):
-        np.save(tmp_path / f"{number:02d}.npy", np.full((size, 2), float(number)))
-    model = SDLGM(**small, early_stopping=True, validation_fraction=fraction)
-    for seed in range(5):
-        watched, kept = model._held_out(opened(tmp_path), np.random.default_rng(seed))
-        assert len(watched) == expected
-        assert not {int(value) for value in watched[:, 0]} & set(kept)
-        assert len(watched) + sum(sizes[number] for number in kept) == sum(sizes)
+    assert sum(np.allclose(model._fitted.scaling.location, mean, rtol=1e-9) for mean in means) == 1

@@ -3,7 +3,7 @@
     python tests/golden/make.py
 
 Files are written once, by the version that they are named after. This script refuses to write into a folder that
-exists; `tests/estimators/test_golden.py` holds their checksums.
+exists; SHA256SUMS holds their checksums, and README.md says how to add to it.
 """
 
 import json

@@ -147,15 +147,16 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
     def _publish(self, fitted: FittedModel) -> Self:
         """Set the fitted state and the public attributes, all at once."""
         fitted.module.eval()
+        fitted.module.zero_grad()  # frees the memory of the last gradients
         self._fitted = fitted
         self.n_iter_ = fitted.n_iter
         self.history_ = list(fitted.history)
         return self
 
-    def _warn(self, problem: str | None) -> None:
-        """Warn that a fit did not work."""
+    def _warn(self, problem: str | None, stacklevel: int) -> None:
+        """Warn that a fit did not work; ``stacklevel`` is that of the line that called `fit`, from here."""
         if problem is not None:
-            warnings.warn(f"the fit did not work: {problem}", ConvergenceWarning, stacklevel=4)
+            warnings.warn(problem, ConvergenceWarning, stacklevel=stacklevel)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -258,7 +259,7 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
         monitor = train.Monitor(rows[places], seed, prepare=prepare, targets=targets.y[places])
         trainer = train.Trainer(fitted.module, self._train_config(), seed)
         self._run(fitted, trainer, batches, monitor)
-        self._warn(train.convergence_problem(self.history_))
+        self._warn(train.convergence_problem(self.history_), stacklevel=6)
         return self
 
     def _validate_rows(self, X: Any, *, reset: bool) -> Rows:

@@ -4,6 +4,7 @@ When an estimator gets a parameter, add a line to `MIGRATIONS`: files of earlier
 did. See docs/compatibility.md.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,5 +47,8 @@ def migrate(estimator: str, params: dict[str, object], written_by: str) -> dict[
 
 
 def _as_numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version such as 0.2.0; raise for anything else."""
-    return tuple(int(part) for part in version.split("."))
+    """Return the numbers of a version such as 0.2.0, or 0.2.0rc1, which counts as 0.2.0; raise for anything else."""
+    release = re.match(r"\d{1,9}(\.\d{1,9})*", version)
+    if release is None:
+        raise ValueError(f"the version {version!r} has no numbers")
+    return tuple(int(part) for part in release.group().split("."))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sdlgm import _tensorfile
 from sdlgm.errors import ModelFileError
-from sdlgm.estimators._checks import usable_device
+from sdlgm.estimators._checks import check_count, usable_device
 from sdlgm.estimators._fitted import Fitted
 from sdlgm.estimators._migrations import migrate
 from sdlgm.estimators._preparation import Scaling
@@ -107,11 +107,12 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
             if len(names) != estimator.n_features_in_:
                 raise ValueError(f"{len(names)} column names for {estimator.n_features_in_} columns")
             estimator.feature_names_in_ = np.array(names, dtype=object)
+        check_count("n_iter", document["n_iter"], 0)
         fitted = Fitted(
             module=_fill(estimator._module_factory(document), content.under("module")).to(target),
             scaling=_scaling(content.tensors, estimator.n_features_in_),
             device=target,
-            n_iter=int(document["n_iter"]),
+            n_iter=document["n_iter"],
             history=tuple(record_of(values) for values in document["history"]),
         )
         return estimator._restore(fitted, document, content.tensors)

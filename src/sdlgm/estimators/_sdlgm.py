@@ -372,7 +372,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             held_out=bool(self.early_stopping),
         )
         if processes.is_first:
-            self._warn(problem)
+            self._warn(problem, stacklevel=5)
         return self
 
     @fit_context(prefer_skip_nested_validation=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sdlgm.train.monitor import Record
 
 # In nats: below this, a code says nothing about its observation.
-MIN_KL = 0.05
+MIN_KL = MIN_ROW_DIVERGENCE = 0.05
 # Of the features: below this share, most of the model is unused.
 MIN_SHARE_USED = 0.5
 # Codes have to be able to contain every feature several times before missing ones count as dead.
@@ -17,7 +17,7 @@ MIN_FALL, MIN_RELATIVE_FALL = 1.0, 0.02
 def convergence_problem(
     history: Sequence[Record], *, n_features: int | None = None, n_watched: int = 0, held_out: bool = False
 ) -> str | None:
-    """Return why a fit did not work, in one sentence with the remedy, or None if nothing suggests so.
+    """Return a sign that a fit did not work, in one sentence with the remedy, or None if there is none.
 
     Parameters
     ----------
@@ -37,6 +37,12 @@ def convergence_problem(
         return (
             f"the KL is {last.kl:.2g} nats: the posterior equals the prior, and the codes carry no information about "
             "the data; check the scale of the data and the likelihood, or train longer"
+        )
+    # Posteriors over sets cannot equal the prior, so that their KL stays above zero.
+    if last.row_divergence is not None and last.row_divergence < MIN_ROW_DIVERGENCE:
+        return (
+            "the posteriors of different rows are the same, and the codes carry no information about the data; check "
+            "the scale of the data and the likelihood, or train longer"
         )
     if n_features is not None and last.features_used is not None:
         enough_draws = n_watched * last.n_active >= MIN_DRAWS_A_FEATURE * n_features
@@ -61,6 +67,6 @@ def _overfitting(history: Sequence[Record]) -> str | None:
         return None
     return (
         f"the validation bound fell from {best.discrete:.1f} nats at iteration {best.iteration} to "
-        f"{last.discrete:.1f} at {last.iteration} while the training bound rose: the model overfits; use more rows, "
-        "smaller networks or fewer iterations"
+        f"{last.discrete:.1f} at {last.iteration} while the training bound rose: the model overfits; the best "
+        "parameters are kept, but use more rows, smaller networks or fewer iterations"
     )

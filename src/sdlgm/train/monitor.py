@@ -39,6 +39,10 @@ class Record:
     """Number of features that drawn codes of the watched rows contain; None with targets and in early files."""
     training: float | None = None
     """Mean objective of the training batches since the last point; None in early files."""
+    row_divergence: float | None = None
+    """KL between the posteriors of two watched rows, at least the nats that codes carry about them; None if it is not
+    known.
+    """
 
     def check_finite(self) -> None:
         """Raise if the point is not finite."""
@@ -51,14 +55,15 @@ class Record:
 
 def record_of(values: dict[str, Any]) -> Record:
     """Return a point of the curves from its JSON."""
-    optional = ("features_used", "training")
+    optional = ("features_used", "training", "row_divergence")
     numbers: dict[str, Any] = {name: float(value) for name, value in values.items() if name not in optional}
-    used, training = (values.get(name) for name in optional)
+    used, training, divergence = (values.get(name) for name in optional)
     numbers["iteration"] = int(values["iteration"])
     return Record(
         **numbers,
         features_used=None if used is None else int(used),
         training=None if training is None else float(training),
+        row_divergence=None if divergence is None else float(divergence),
     )
 
 
@@ -90,7 +95,7 @@ class Monitor:
         noise = Noise.seeded(self.seed + shard.rank, trainer.device)
         n_rows: int = self.rows.shape[0]
         own = np.arange(shard.rank, n_rows, shard.size)
-        totals, usage = np.zeros(5), torch.zeros(0)
+        totals, usage, has_divergence = np.zeros(6), torch.zeros(0), n_rows >= 2 * shard.size
         for start in range(0, len(own), BATCH):
             batch = self._batch(own[start : start + BATCH], trainer.device)
             x = binarize(batch.x, config.binarize, noise)
@@ -100,12 +105,14 @@ class Monitor:
                 noise=noise,
                 n_relaxed=RELAXED_ROWS if start == 0 else 0,
             )
-            totals += [watched.discrete, watched.kl, watched.n_active, watched.relaxed, watched.n_relaxed]
+            totals[:5] += [watched.discrete, watched.kl, watched.n_active, watched.relaxed, watched.n_relaxed]
+            totals[5] += watched.row_divergence or 0.0
+            has_divergence = has_divergence and watched.row_divergence is not None
             if watched.usage is not None:
                 usage = watched.usage.cpu() + (usage if len(usage) else 0.0)
         module.train(training)
         sums = trainer.processes.sum([*totals.tolist(), *usage.tolist()])
-        discrete, kl, n_active, relaxed, n_relaxed, *n_codes = sums
+        discrete, kl, n_active, relaxed, n_relaxed, divergence, *n_codes = sums
         temperatures = module.temperatures
         return Record(
             iteration=iteration,
@@ -119,6 +126,7 @@ class Monitor:
             feature_temperature=float(temperatures.feature),
             features_used=sum(n > 0 for n in n_codes) if n_codes else None,
             training=trainer.take_training_mean(self.log_jacobian),
+            row_divergence=divergence / n_rows if has_divergence and math.isfinite(divergence) else None,
         )
 
     def _batch(self, places: np.ndarray, device: torch.device) -> Batch:

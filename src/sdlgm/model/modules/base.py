@@ -75,6 +75,8 @@ class Watched:
     """Expected number of active slots."""
     usage: Float[Tensor, " K"] | None = None
     """Number of drawn codes that contain each feature."""
+    row_divergence: float | None = None
+    """KL between the posterior of each row and that of the next; 0 if codes carry no information about the rows."""
 
 
 class TrainableModule(nn.Module, ABC):

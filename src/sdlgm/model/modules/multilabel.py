@@ -173,6 +173,7 @@ class MultiLabelModule(TemperedModule):
             n_relaxed=n,
             kl=n * float(labels.kl(self.prior.labels(), kl).mean()),
             n_active=n * float(expected.mean()),
+            row_divergence=n * float(_row_divergence(labels.presence.unflatten(0, (self.config.n_members, n))).mean()),
         )
 
     def _label_log_prob(self, posterior: LabelPosterior, y: Tensor, step: Step) -> Tensor:
@@ -192,6 +193,14 @@ class MultiLabelModule(TemperedModule):
         assert self.decoder is not None
         assert self.likelihood is not None
         return torch.stack([self.likelihood.log_prob(x, self.decoder(code)) for code in codes])
+
+
+def _row_divergence(presence: Float[Tensor, "members rows K"]) -> Float[Tensor, "members rows"]:
+    """Return the KL between the labels of each row and those of the next, each label by itself."""
+    info = torch.finfo(presence.dtype)
+    own = presence.clamp(info.tiny, 1 - info.eps)
+    other = own.roll(1, dims=1)
+    return (own * (own / other).log() + (1 - own) * ((1 - own) / (1 - other)).log()).sum(-1)
 
 
 def join_features(

@@ -175,8 +175,11 @@ class SDLGMModule(TemperedModule):
     def watch(self, batch: Batch, *, kl: KL, noise: Noise, n_relaxed: int) -> Watched:
         x = batch.x
         posterior = self.inference(x)
-        codes = posterior.sample(1, noise)
+        symbols = posterior.sample_symbols(1, noise)
+        codes = posterior.counts(symbols)
         elbo = self.elbo_of(posterior, x, codes, kl)
+        # Summed over the rows, this estimates the KL from one row to the next: their entropies cancel.
+        divergence = posterior.log_prob_of(symbols) - posterior.log_prob_of(symbols.roll(1, dims=1))
         few = x[:n_relaxed]
         relaxed = float(self.elbo(few, bound="relaxed", noise=noise, kl=kl).value.sum()) if len(few) else 0.0
         return Watched(
@@ -187,6 +190,7 @@ class SDLGMModule(TemperedModule):
             kl=float(elbo.kl.sum()),
             n_active=float(posterior.gate_prob.sum()) * self.config.n_slots,
             usage=(codes > 0).sum((0, 1)).to(x.dtype),
+            row_divergence=float(divergence.sum()),
         )
 
     # Bounds

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
-from sdlgm.thresholds import best_threshold, best_thresholds, f1, label_folds, labels_at, out_of_fold
 from sklearn.metrics import f1_score
+
+from sdlgm.estimators._thresholds import best_threshold, best_thresholds, f1, label_folds, labels_at, out_of_fold
 
 
 @pytest.fixture
