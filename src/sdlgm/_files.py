@@ -13,7 +13,7 @@ TEMPORARY = ".sdlgm-"
 """Prefix of temporary files. A process that is killed while it writes leaves one behind."""
 
 
-def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -> Path:
+def write_atomic(path: str | os.PathLike[str], write: Callable[[Path], object]) -> Path:
     """Write a file atomically.
 
     The content goes to a temporary file in the same folder, which is flushed to disk and renamed. If anything fails,
@@ -56,7 +56,7 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -
     return path
 
 
-def left_in(folder: Path, *endings: str) -> list[Path]:
+def temporary_files(folder: Path, *endings: str) -> list[Path]:
     """Return the temporary files with these suffixes in a folder.
 
     If no process is writing to the folder, killed processes have left them.
@@ -64,15 +64,15 @@ def left_in(folder: Path, *endings: str) -> list[Path]:
     return [path for path in folder.glob(f"{TEMPORARY}*") if path.suffix in endings]
 
 
-def remove_left(folder: Path, *endings: str) -> None:
+def remove_temporary_files(folder: Path, *endings: str) -> None:
     """Remove the temporary files with these suffixes from a folder that no other process writes to."""
-    for left in left_in(folder, *endings):
+    for left in temporary_files(folder, *endings):
         left.unlink(missing_ok=True)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
     """Write a text file atomically, in UTF-8."""
-    return write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    return write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def _sync_folder(folder: Path) -> None:

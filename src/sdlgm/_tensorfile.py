@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from sdlgm._files import write_whole
+from sdlgm._files import write_atomic
 from sdlgm._version import __version__
 from sdlgm.errors import ModelFileError
 
@@ -47,7 +47,7 @@ def write(path: str | os.PathLike[str], kind: str, document: dict[str, Any], ten
     header["sha256"] = checksum(header, tensors)
     # One entry: safetensors writes several in any order, and equal models should be equal files.
     content = json.dumps(header, allow_nan=False)
-    return write_whole(path, lambda temporary: save_file(tensors, temporary, {METADATA_KEY: content}))
+    return write_atomic(path, lambda temporary: save_file(tensors, temporary, {METADATA_KEY: content}))
 
 
 def read(path: str | os.PathLike[str], kind: str) -> Content:

@@ -252,7 +252,7 @@ class Half(Processes):
         self.others = others
 
     def sum(self, values: list[float]) -> list[float]:
-        return [*values[:5], *(values[5:] + self.others)]
+        return [*values[:6], *(values[6:] + self.others)]
 
 
 @pytest.mark.parametrize("posterior", ["chain", "shared", "ordered", "subset"])

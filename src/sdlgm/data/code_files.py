@@ -11,7 +11,7 @@ from typing import IO, Self
 import numpy as np
 import scipy.sparse as sp
 
-from sdlgm._files import write_whole
+from sdlgm._files import write_atomic
 from sdlgm.data.code_folder import read_code_folder
 from sdlgm.data.formats import existing_file
 from sdlgm.data.formats.npz import read_sparse
@@ -106,7 +106,7 @@ class CodesWriter:
             if kind is None:
                 if self._n_columns is None:
                     raise DataError(f"{self.path}: there are no rows to write")
-                write_whole(self.path, self._assemble)
+                write_atomic(self.path, self._assemble)
 
     def _assemble(self, temporary: Path) -> None:
         layout = {"format": np.array(b"csr"), "shape": np.array([self.n_rows, self._n_columns])}

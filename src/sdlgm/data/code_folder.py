@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 import scipy.sparse as sp
 
-from sdlgm._files import left_in, remove_left, write_text, write_whole
+from sdlgm._files import remove_temporary_files, temporary_files, write_atomic, write_text
 from sdlgm._optional import optional_import
 from sdlgm.data import limits
 from sdlgm.data.columns import EXTRA, arrow_errors
@@ -93,11 +93,11 @@ class CodedParts:
                     f"{self.folder}: holds codes that were made with another {differing[0].replace('_', ' ')}; "
                     "write to another folder"
                 )
-        elif set(self.folder.iterdir()) - set(left_in(self.folder, path.suffix)):
+        elif set(self.folder.iterdir()) - set(temporary_files(self.folder, path.suffix)):
             raise DataError(f"{self.folder}: is not empty, and holds no codes; write to another folder")
         else:
             write_text(path, json.dumps(expected, indent=1) + "\n")
-        remove_left(self.folder, path.suffix, ".parquet")  # only now is the folder known to hold our files
+        remove_temporary_files(self.folder, path.suffix, ".parquet")  # only now is the folder known to hold our files
         return [number for number in range(len(self.rows.parts)) if not self.path(number).exists()]
 
     def absolute(self) -> Self:
@@ -131,7 +131,7 @@ class CodedParts:
             name: pa.ListArray.from_arrays(ends, pa.array(values.astype(np.int32)))
             for name, values in (("features", codes.indices), ("counts", codes.data))
         }
-        write_whole(self.path(number), lambda temporary: parquet.write_table(pa.table(columns), temporary))
+        write_atomic(self.path(number), lambda temporary: parquet.write_table(pa.table(columns), temporary))
 
     def encode(
         self, transform: Callable[[RowFiles], sp.csr_matrix], advance: Callable[[int], object] = lambda _: None

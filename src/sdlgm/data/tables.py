@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sdlgm._files import write_whole
+from sdlgm._files import write_atomic
 from sdlgm.data.checks import binary_labels
 from sdlgm.data.dataset import Dataset, MultiLabelDataset
 from sdlgm.data.formats import kind_of, open_file
@@ -138,7 +138,7 @@ def write_table(path: str | os.PathLike[str], X: np.ndarray, feature_names: tupl
         ".parquet": lambda temporary: write_parquet(temporary, X, names),
     }
     check_writable(path, TABLES)
-    return write_whole(path, writers[path.suffix])
+    return write_atomic(path, writers[path.suffix])
 
 
 def check_writable(path: Path, endings: tuple[str, ...] = ()) -> None:

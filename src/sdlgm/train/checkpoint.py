@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from sdlgm import _tensorfile
-from sdlgm._files import TEMPORARY, remove_left, write_text
+from sdlgm._files import TEMPORARY, remove_temporary_files, write_text
 from sdlgm._version import __version__
 from sdlgm.errors import CheckpointError, ModelFileError
 from sdlgm.train.monitor import record_of
@@ -41,7 +41,7 @@ class Checkpoint:
         folder = self.path.parent
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            remove_left(folder, self.path.suffix)
+            remove_temporary_files(folder, self.path.suffix)
             write_text(folder / f"{TEMPORARY}trial{self.path.suffix}", "").unlink()
         except OSError as error:
             raise CheckpointError(
