@@ -1,6 +1,7 @@
 """The structure of the package: which part imports which, and what no file may do."""
 
 import ast
+import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -216,3 +217,34 @@ def test__public_names__all__can_be_imported():
         assert getattr(sdlgm, name) is not None
     with pytest.raises(AttributeError, match="no attribute"):
         _ = sdlgm.nonsense
+
+
+def public_callables() -> dict[str, object]:
+    """Return the public functions, and the public methods of public classes, that sdlgm defines itself."""
+    import sdlgm
+    import sdlgm.data
+    import sdlgm.report
+
+    found: dict[str, object] = {}
+    for package in (sdlgm, sdlgm.data, sdlgm.report):
+        for name in package.__all__:
+            value = getattr(package, name)
+            if inspect.isfunction(value):
+                found[name] = value
+            elif inspect.isclass(value) and not issubclass(value, Exception):
+                for method_name, method in inspect.getmembers(value, inspect.isfunction):
+                    own = method.__module__.startswith("sdlgm.")
+                    if own and not method_name.startswith("_"):
+                        found[f"{name}.{method_name}"] = method
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(public_callables()))
+def test__docstring__public_callable__has_parameters_and_returns(name):
+    function = inspect.unwrap(public_callables()[name])
+    documentation, signature = inspect.getdoc(function) or "", inspect.signature(function)
+    assert documentation, f"{name} has no docstring"
+    if set(signature.parameters) - {"self", "cls"}:
+        assert "Parameters\n----------" in documentation, f"{name} does not document its parameters"
+    if signature.return_annotation not in (None, "None", inspect.Signature.empty):
+        assert "Returns\n-------" in documentation, f"{name} does not document its result"

@@ -101,14 +101,32 @@ class CodedParts:
         return [number for number in range(len(self.rows.parts)) if not self.path(number).exists()]
 
     def absolute(self) -> Self:
-        """Return the same with absolute paths, for processes that work in another folder."""
+        """Use absolute paths, for processes that work in another folder.
+
+        Returns
+        -------
+        parts : CodedParts
+            The same parts with absolute paths.
+
+        """
         other = copy.copy(self)
         other.folder = self.folder.absolute()
         other.rows = self.rows.absolute()
         return other
 
     def path(self, number: int) -> Path:
-        """Return the file of a part."""
+        """Return the file of a part.
+
+        Parameters
+        ----------
+        number : int
+            Number of the part, from 0.
+
+        Returns
+        -------
+        path : Path
+
+        """
         return _part_path(self.folder, number)
 
     def write(self, number: int, codes: sp.csr_matrix) -> None:

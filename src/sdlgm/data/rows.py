@@ -133,7 +133,14 @@ class RowFiles:
         return chosen
 
     def absolute(self) -> Self:
-        """Return the same rows with absolute paths, for processes that work in another folder."""
+        """Use absolute paths, for processes that work in another folder.
+
+        Returns
+        -------
+        rows : RowFiles
+            The same rows with absolute paths.
+
+        """
         other = self.with_parts([replace(part, path=part.path.absolute()) for part in self.parts])
         other.paths = [path.absolute() for path in self.paths]
         other._sources = {path.absolute(): source.at(path.absolute()) for path, source in self._sources.items()}
@@ -292,6 +299,16 @@ def rows_of(X: Any) -> Any:
 
 
 def is_stream(X: Any) -> bool:
-    """Return whether X is an iterable of batches, and not an array, a table or a sequence."""
+    """Return whether X is an iterable of batches, and not an array, a table or a sequence.
+
+    Parameters
+    ----------
+    X : object
+
+    Returns
+    -------
+    is_stream : bool
+
+    """
     known = ("__getitem__", "shape", "__array__", "__dataframe__", "__arrow_c_stream__")
     return hasattr(X, "__iter__") and not any(hasattr(X, name) for name in known)
