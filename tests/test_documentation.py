@@ -1,4 +1,4 @@
-"""What README, guide and examples say, done."""
+"""The code blocks and commands of README, guide and examples run, and the pages are up to date."""
 
 import doctest
 import re

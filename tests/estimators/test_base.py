@@ -1,4 +1,4 @@
-"""What all estimators share: sparse rows stay sparse, and a fit that did not work says so."""
+"""Properties of all estimators: sparse rows stay sparse, and a fit that did not work warns."""
 
 import tracemalloc
 import warnings

@@ -37,7 +37,7 @@ def test__rows__every_one__can_be_fitted(digits):
 
 
 def _result(name: str, seed: int) -> dict:
-    """What a run of Table I gives, with numbers that are all different."""
+    """Return the result of a run of Table I in which all numbers differ."""
     number = np.random.default_rng(seed).uniform(90, 130, 12).tolist()
     return table1.run_of(name, "mnist", 10_000, seed) | {
         "relaxed": {"test": number[0], "train": number[1]},
