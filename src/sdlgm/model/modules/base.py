@@ -80,7 +80,7 @@ class Watched:
 
 
 class TrainableModule(nn.Module, ABC):
-    """A module that `sdlgm.train` can fit: it has an encoder, a prior and a loss.
+    """A module that `sdlgm.train` can fit: it has an encoder, called ``posterior``, a ``prior`` and a loss.
 
     Only ``config`` and the ``state_dict`` change what a module computes.
     """
@@ -89,13 +89,13 @@ class TrainableModule(nn.Module, ABC):
     def settings(self) -> dict[str, object]:
         """Return the config by the names of its fields."""
 
-    @abstractmethod
     def encoder_parameters(self) -> Iterator[nn.Parameter]:
         """Iterate over the parameters of the encoder."""
+        return self.get_submodule("posterior").parameters()
 
-    @abstractmethod
     def prior_parameters(self) -> Iterator[nn.Parameter]:
         """Iterate over the parameters of the prior, which are frozen during the KL warm-up."""
+        return self.get_submodule("prior").parameters()
 
     @property
     @abstractmethod

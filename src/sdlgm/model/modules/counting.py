@@ -5,13 +5,12 @@
 exactly and without samples.
 """
 
-from collections.abc import Iterator
 from dataclasses import asdict
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from sdlgm.model.codes.base import KL
 from sdlgm.model.codes.priors import SlotPrior
@@ -43,12 +42,6 @@ class CountModule(TrainableModule):
 
     def settings(self) -> dict[str, object]:
         return asdict(self.config)
-
-    def encoder_parameters(self) -> Iterator[nn.Parameter]:
-        return self.posterior.parameters()
-
-    def prior_parameters(self) -> Iterator[nn.Parameter]:
-        return self.prior.parameters()
 
     @torch.no_grad()
     def adapt_to(self, mean_counts: Float[Tensor, " K"]) -> None:

@@ -13,7 +13,6 @@ KL(q(u | x), p(u)) is the bound on log p(x) of a model whose labels are latent. 
 encoder. ``dis`` has the first term only. With ``monte_carlo``, the paper's form, the draws are relaxed.
 """
 
-from collections.abc import Iterator
 from dataclasses import asdict
 
 import torch
@@ -79,12 +78,6 @@ class MultiLabelModule(TemperedModule):
 
     def settings(self) -> dict[str, object]:
         return asdict(self.config)
-
-    def encoder_parameters(self) -> Iterator[nn.Parameter]:
-        return self.posterior.parameters()
-
-    def prior_parameters(self) -> Iterator[nn.Parameter]:
-        return self.prior.parameters()
 
     @torch.no_grad()
     def adapt_to(self, frequencies: Float[Tensor, " K"], varies: Tensor) -> None:

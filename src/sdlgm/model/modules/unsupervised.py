@@ -1,7 +1,7 @@
 """The unsupervised model: inference, generative, loss, and the bounds on log p(x)."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
@@ -96,12 +96,6 @@ class SDLGMModule(TemperedModule):
 
     def settings(self) -> dict[str, object]:
         return asdict(self.config)
-
-    def encoder_parameters(self) -> Iterator[nn.Parameter]:
-        return self.posterior.parameters()
-
-    def prior_parameters(self) -> Iterator[nn.Parameter]:
-        return self.prior.parameters()
 
     @torch.no_grad()
     def adapt_to(self, data_mean: Float[Tensor, " D"], varies: Bool[Tensor, " D"]) -> None:
