@@ -1,1 +1,1 @@
-"""Speed and growth beside the peers. Run from the root of the repository: ``python -m benchmarks.run``."""
+"""Speed and growth compared with the peers. Run from the root of the repository: ``python -m benchmarks.run``."""

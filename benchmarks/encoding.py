@@ -1,4 +1,4 @@
-"""Rows a second of `transform` beside the bare encoder networks and orthogonal matching pursuit; a file of 10 GB."""
+"""Rows per second of `transform`, the bare encoder networks and orthogonal matching pursuit; a file of 10 GB."""
 
 import sys
 import tempfile

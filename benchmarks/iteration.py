@@ -1,4 +1,4 @@
-"""Time of a training iteration beside the peers', and where it goes."""
+"""Time of a training iteration compared with the peers, and a profile of it."""
 
 import math
 import time

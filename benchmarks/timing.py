@@ -20,7 +20,7 @@ def alternate(
     """Seconds of every contestant in every round: the best of ``repeats`` calls, after one that does not count.
 
     What others do on the machine only ever adds to a time, so the best is the nearest to the truth. Each round has an
-    order of its own, so that nobody always comes after the same neighbour.
+    order of its own, so that none always follows the same neighbour.
     """
     order, shuffle = list(contestants), random.Random(0)  # noqa: S311 - not for secrets
     times: dict[str, list[float]] = {name: [] for name in contestants}

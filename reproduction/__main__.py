@@ -164,7 +164,7 @@ def counts(
     jobs: Jobs = 0,
     work: Work = Path("runs"),
 ) -> None:
-    """Count the digits of a picture with each encoder, beside forests and networks that regress the counts.
+    """Count the digits of a picture with each encoder, with forests, and with networks that regress the counts.
 
     `python -m reproduction counts --out docs/results/counts.json`
     """

@@ -1,4 +1,4 @@
-"""docs/honesty.md: the relaxed criterion beside the discrete bound."""
+"""docs/honesty.md: the relaxed criterion compared with the discrete bound."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""docs/performance.md: time and memory beside the peers."""
+"""docs/performance.md: time and memory compared with the peers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -136,7 +136,7 @@ def _startup(result: Result) -> list[str]:
 
 
 def picture(result: Result) -> Figure:
-    """Plot the time of an iteration beside the peers, and its growth with L0 and K."""
+    """Plot the time of an iteration compared with the peers, and its growth with L0 and K."""
     figure = Figure(figsize=(11, 5.6), layout="constrained")
     top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=[1, 1.15])[:, 0]
     _bars(top.subplots(), result)

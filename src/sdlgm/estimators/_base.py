@@ -182,18 +182,18 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         seed = self._seed_of(self.random_state if random_state is None else random_state)
         return Noise.seeded(seed, self._fitted.device)
 
-    # Content of a model file beside what all estimators have
+    # Content of a model file that differs between estimators
 
     def _fitted_params(self) -> dict[str, Any]:
         """Return settings as they were when the model was fitted."""
         return {}
 
     def _fitted_document(self) -> dict[str, Any]:
-        """Return what was learned beside tensors, as JSON."""
+        """Return what was learned and is not a tensor, as JSON."""
         return {}
 
     def _fitted_tensors(self) -> dict[str, Tensor]:
-        """Return what was learned beside the module and the scaling."""
+        """Return learned tensors that belong to neither the module nor the scaling."""
         return {}
 
     def _module_factory(self, document: dict[str, Any]) -> Callable[[], TrainableModule]:

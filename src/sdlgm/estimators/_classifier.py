@@ -86,7 +86,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         more than L0 present, in the order of the labels. These need no samples. ``"monte_carlo"`` is the paper's, with
         relaxed samples. See `docs/classification.md`.
     n_latent : int, default=20
-        Number of latent features beside the labels, for ``variant="con"``.
+        Number of latent features in addition to the labels, for ``variant="con"``.
     temperature : float, default=1.0
         Temperature of the relaxed gates and features, for ``likelihood="monte_carlo"``.
     threshold : float, "cv" or "cv_per_label", default=0.5

@@ -69,7 +69,7 @@ def _take(estimator: "SDLGM", fitted: "SDLGM") -> None:
 
 
 def is_launched() -> bool:
-    """Return whether a launcher has started this process beside others."""
+    """Return whether a launcher has started this process as one of several."""
     optional_import("lightning_fabric", "distributed")
     from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
     from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sdlgm.estimators._base import TorchEstimator
 
 KIND = "sdlgm-model"
-# No network has so many layers.
+# Largest number of layers that a file may ask for.
 _LONGEST = 1000
 # Settings of a run on some machine, not of the model.
 _NOT_SAVED = {"checkpoint_dir", "compile", "devices", "num_nodes", "resume", "strategy", "verbose"}

@@ -607,7 +607,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             Draw this many further codes from q(z given x), with a fixed seed, and keep for each row the code with the
             largest p(x, z). The draws of a row depend on its place in X.
         budget : int or None, default=None
-            Keep only the first so many features of each code, which are a coarser code of their own. Only with
+            Keep only the first ``budget`` features of each code, which are a coarser code of their own. Only with
             ``posterior="ordered"``, whose features come with the most important one first.
 
         Returns

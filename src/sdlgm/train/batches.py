@@ -182,7 +182,7 @@ class PartedRows(Protocol[_Part]):
     def read(self, part: _Part) -> np.ndarray: ...
 
 
-# Size of the shuffling buffer: at least so many bytes in single precision, and so many batches.
+# Smallest size of the shuffling buffer, in bytes of single precision and in batches.
 BUFFER_BYTES = 1 << 25
 BUFFER_BATCHES = 20
 

@@ -33,7 +33,7 @@ class ProgressBar:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
-        self._bar = RichProgress(  # eighty columns wide at the most
+        self._bar = RichProgress(  # at most eighty columns wide
             BarColumn(bar_width=14),
             MofNCompleteColumn(),
             TextColumn("{task.fields[state]}"),

@@ -4,7 +4,7 @@ A slot's feature cannot be seen while its gate is off, so a slot is one symbol o
 
     p = (1 - gate_prob, gate_prob * feature_probs[0], ..., gate_prob * feature_probs[K - 1])
 
-and the counts of the K features over the L0 slots are what is left of ``Multinomial(L0, p)`` without its first entry.
+and the counts of the K features over the L0 slots are the entries of ``Multinomial(L0, p)`` except the first.
 Prior and shared posterior are both of this form; they differ in where the probabilities come from.
 
 In the shapes ``symbols`` is K + 1.
@@ -86,7 +86,7 @@ class SlotDistribution(IndependentSymbols["SlotDistribution"]):
     def sample_symbols(self, n_samples: int, noise: Noise) -> Float[Tensor, "S batch symbols"]:
         """Draw the counts of all K + 1 symbols; they add up to ``n_slots``.
 
-        Memory beside the counts is O(L0) an observation.
+        Apart from the counts, memory is O(L0) for each observation.
         """
         probs = self.probs.detach()
         if arrays.has_kernels(probs):

@@ -44,7 +44,7 @@ def log_repetitions(counts: Float[Tensor, "*batch K"], prior: SlotDistribution) 
 
     extra holdings e_k >= 0 in the L0 - N slots left have the weight (L0 - N)! / (L0 - N - E)! prod a_k^e_k / (1 + e_k)!
     with E their sum, and 1 / (1 + e) is the e-th moment of U. The inequality is Jensen's, so that the bound on log p(x)
-    stays a bound; with no more than one slot left it is an equation, and nearly one while a_k is small beside 1.
+    stays a bound; with at most one slot left it is an equality, and close to one while a_k is much smaller than 1.
     """
     odds = torch.exp(prior.gate_logit + prior.feature_log_probs)
     slots_left = (prior.n_slots - counts.sum(-1)).clamp(min=0)

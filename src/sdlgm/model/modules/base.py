@@ -41,7 +41,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Step:
-    """The arguments of one training step beside the batch."""
+    """The arguments of one training step, except the batch."""
 
     gradient: GradientEstimator
     kl: KL

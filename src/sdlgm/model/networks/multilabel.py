@@ -36,7 +36,7 @@ class MultiLabelConfig:
 
     @property
     def n_unnamed(self) -> int:
-        """Number of latent features beside the labels."""
+        """Number of latent features in addition to the labels."""
         return self.n_latent if self.variant == "con" else 0
 
 

@@ -30,7 +30,7 @@ GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 @dataclass(frozen=True)
 class EncoderOptions:
-    """Settings of an encoder beside the numbers of inputs, features and slots."""
+    """Settings of an encoder, except the numbers of inputs, features and slots."""
 
     hidden: tuple[int, ...]
     gate_hidden: tuple[int, ...]
