@@ -14,14 +14,17 @@ help:
 	@echo "make test       the tests (under five minutes)"
 	@echo "make test-slow  the long tests: training on MNIST, the examples, a wheel in a clean environment"
 	@echo "make lint       ruff and pyright"
+	@echo "make format     apply ruff"
 	@echo "make install    the development environment in .venv"
 	@echo "make bench      speed and growth beside the peers, into docs/results (half an hour)"
 	@echo "make docs       the generated pages from docs/results, and a check of all links"
 	@echo "make table1     Table I of the paper, into docs/results (12 hours of one core)"
 	@echo "                likewise: table2, counts, gradients, figures, budgets, long"
+	@echo "make codes-picture  the picture of README.md (trains a model of MNIST)"
 	@echo "make wheel      dist/*.whl"
 	@echo "make fuzz       changed files for every reader, FUZZ_SECONDS=20 each"
 	@echo "make audit      known vulnerabilities of the pinned dependencies"
+	@echo "make clean      remove the environment and all build products"
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

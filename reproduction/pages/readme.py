@@ -39,12 +39,12 @@ def _bound(rows: list[table1.Row]) -> str:
     baseline = table1.best([row for row in others if row["system"] not in table1.CONTROLS])
     control = table1.best([row for row in others if row["system"] in table1.CONTROLS])
     bound, of_baseline, of_control = (float(np.mean(row["discrete"]["test"])) for row in (ours, baseline, control))
-    better = ", which is better" if of_control < bound else ""
+    better = ", which is better" if of_control < bound else ", which is worse"
     return (
         f"- **MNIST**, discrete negative ELBO in nats: SDLGM {bound:.1f}; best baseline "
         f"({baseline['title']}, {table1.LATENTS[baseline['latent']]}) {of_baseline:.1f}; best baseline with the "
-        f"SDLGM's coupled posterior ({control['title']}, {table1.LATENTS[control['latent']]}), which has no budget, "
-        f"{of_control:.1f}{better}."
+        f"SDLGM's coupled posterior ({control['title']}, {table1.LATENTS[control['latent']]}) {of_control:.1f}{better}"
+        " and has no budget."
     )
 
 
@@ -52,10 +52,10 @@ def _labels(result: Mapping[str, Any]) -> str:
     columns = [column for column in table2.columns_of(result) if column.average == "micro"]
     names = ", ".join(table2.DATA[column.data].partition(",")[0] for column in columns)
     ours, peers = (
-        ", ".join(f"{np.mean(row['micro']):.1f}" for row in rows)
+        ", ".join(f"{np.mean(row['micro']):.1f} ({row['title']})" for row in rows)
         for rows in ([column.ours for column in columns], [column.peer for column in columns])
     )
-    return f"- **Multi-label**, micro F1 on {names}: SDLGM {ours}; best peer {peers}."
+    return f"- **Multi-label**, micro F1 on {names}: {ours}; best peers {peers}."
 
 
 def _speed(result: Mapping[str, Any]) -> str:

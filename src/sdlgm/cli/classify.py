@@ -43,7 +43,7 @@ def fit(
     from sdlgm import SDLGMClassifier
     from sdlgm.data import check_writable, read_labelled
 
-    check_writable(model)
+    check_writable(model, inputs=[data])
     dataset = read_labelled(data, split_names(labels))
     if not dataset.label_names:
         raise DataError(f"{data}: name the columns that are labels with --labels a,b,c")
@@ -69,7 +69,7 @@ def predict(
     from sdlgm import SDLGMClassifier
     from sdlgm.data import TABLES, check_writable, read_labelled, write_table
 
-    check_writable(table, TABLES)
+    check_writable(table, TABLES, inputs=[model, data])
     estimator = load_model(model, SDLGMClassifier)
     if estimator.single_label_:
         raise DataError(f"{model}: was fitted with one class for each row; use it in Python")

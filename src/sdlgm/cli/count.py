@@ -48,7 +48,7 @@ def fit(
     from sdlgm import SDLGMCounter
     from sdlgm.data import check_writable, read_counted
 
-    check_writable(model)
+    check_writable(model, inputs=[data])
     dataset = read_counted(data, split_names(classes))
     if not dataset.counts.shape[1]:
         raise DataError(
@@ -78,7 +78,7 @@ def predict(
     from sdlgm import SDLGMCounter
     from sdlgm.data import TABLES, check_writable, read_counted, write_table
 
-    check_writable(table, TABLES)
+    check_writable(table, TABLES, inputs=[model, data])
     estimator = load_model(model, SDLGMCounter)
     names = tuple(str(name) for name in estimator.classes_)
     columns, n_features = _column_names(estimator), estimator.n_features_in_

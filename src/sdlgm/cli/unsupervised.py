@@ -51,7 +51,7 @@ def fit(
     from sdlgm import SDLGM
     from sdlgm.data import check_writable, load_data, open_rows
 
-    check_writable(model)
+    check_writable(model, inputs=[data])
     estimator = SDLGM(**settings)
     if stream or Path(data).is_dir():
         rows = open_rows(data, label_column=label_column)
@@ -92,15 +92,18 @@ def encode(
     $ sdlgm encode model.sdlgm measurements/ --out codes/
     """
     from sdlgm import SDLGM
-    from sdlgm.data import CODES, CodesWriter, open_batches
+    from sdlgm.data import CODES, CodesWriter, check_writable, open_batches
 
-    if codes.suffix not in CODES:
+    if codes.suffix not in (*CODES, ""):
+        raise DataError(f"{codes}: codes are written to a .npz file, or to a folder, whose name has no ending")
+    if not codes.suffix:
         n_workers = (workers or os.cpu_count() or 1) if engine is Engine.RAY else 0
         options = {"n_candidates": n_candidates, "budget": budget}
         _encode_parts(model, data, codes, options, label_column, n_workers)
         return
     if engine is Engine.RAY:
         raise typer.BadParameter("--engine ray writes to a folder; give --out a name that does not end with .npz.")
+    check_writable(codes, CODES, inputs=[model, data])
     writer = CodesWriter(codes)
     estimator = load_model(model, SDLGM)
     rows = open_batches(data, label_column=label_column)
@@ -151,7 +154,7 @@ def decode(
     from sdlgm import SDLGM
     from sdlgm.data import TABLES, check_writable, read_codes, write_table
 
-    check_writable(data, TABLES)
+    check_writable(data, TABLES, inputs=[model, codes])
     estimator = load_model(model, SDLGM)
     decoded = estimator.inverse_transform(read_codes(codes))
     write_table(data, decoded, _column_names(estimator))
@@ -223,7 +226,7 @@ def report(
     from sdlgm.data import check_writable, load_data
     from sdlgm.report import write_report
 
-    check_writable(page)
+    check_writable(page, inputs=[model, data])
     write_report(load_model(model, SDLGM), load_data(data, label_column=label_column), page, random_state=seed)
     print_line(f"report: {page}")
 

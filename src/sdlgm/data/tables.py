@@ -1,7 +1,7 @@
 """Whole tables: read and write the files of users."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -141,7 +141,7 @@ def write_table(path: str | os.PathLike[str], X: np.ndarray, feature_names: tupl
     return write_atomic(path, writers[path.suffix])
 
 
-def check_writable(path: Path, endings: tuple[str, ...] = ()) -> None:
+def check_writable(path: Path, endings: tuple[str, ...] = (), *, inputs: Sequence[str | Path] = ()) -> None:
     """Raise if a file cannot be written. Call this before long work.
 
     Parameters
@@ -150,8 +150,13 @@ def check_writable(path: Path, endings: tuple[str, ...] = ()) -> None:
         The file.
     endings : tuple of str, default=()
         Endings that the name may have; any if empty.
+    inputs : sequence of str or Path, default=()
+        Files that the work reads, which must not be overwritten.
 
     """
+    for given in map(Path, inputs):
+        if path.exists() and given.exists() and path.samefile(given):
+            raise DataError(f"{path}: is an input of this work and would be overwritten; choose another name")
     if path.exists() and not path.is_file():
         raise DataError(f"{path}: is a folder or a device; name a file to write")
     if endings and path.suffix not in endings:

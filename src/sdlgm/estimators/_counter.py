@@ -62,10 +62,11 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
     max_active : int or None, default=None
         Largest sum of the counts of a row, L0. None takes that of the training data.
     encoder : {"auto", "mlp", "cnn", "patches"}, default="auto"
-        ``"mlp"``: fully connected layers, for any rows. ``"cnn"``: convolutions, then fully connected layers.
-        ``"patches"``: convolutions, then each patch of the picture votes for one class or for none, and the votes add
-        up to the expected counts; there have to be at least ``max_active`` patches. ``"auto"`` takes ``"patches"`` for
-        pictures, or ``"cnn"`` for those too small for as many patches, and ``"mlp"`` for other rows.
+        Network from a row to its counts. ``"mlp"``: fully connected layers, for any rows. ``"cnn"``: convolutions, then
+        fully connected layers. ``"patches"``: convolutions, then each patch of the picture votes for one class or for
+        none, and the votes add up to the expected counts; there have to be at least ``max_active`` patches. ``"auto"``
+        takes ``"patches"`` for pictures, or ``"cnn"`` for those too small for as many patches, and ``"mlp"`` for other
+        rows.
     hidden : tuple of int, default=(128,)
         Widths of the fully connected layers; ``"patches"`` uses the last one only, for each patch.
     channels : int, default=24

@@ -125,7 +125,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     learn_temperature : bool, default=False
         Learn both temperatures by gradient, as in the paper.
     final_temperature : float or None, default=None
-        Value that both temperatures reach at the end of the run; None leaves them constant or learned.
+        Value that both temperatures reach at the end of the run, if given.
     kl_warmup : float, default=0.3
         First fraction of ``max_iter`` over which the weight of the KL rises from 0 to 1.
     max_iter : int, default=10_000

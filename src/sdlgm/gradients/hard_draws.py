@@ -9,7 +9,7 @@ from sdlgm.gradients.base import ANY, Draw, GradientEstimator
 
 
 class HardDraws(GradientEstimator):
-    """Draw symbols; let `to_log_probs` turn the gradient of the symbols into that of their log-probabilities."""
+    """Draw hard symbols. In the backward pass, `to_log_probs` maps their gradient to that of the log-probabilities."""
 
     defined_for = ANY
 

@@ -7,7 +7,7 @@ from sdlgm.gradients.base import INDEPENDENT, Draw, GradientEstimator, independe
 
 @register
 class StraightThroughGumbel(GradientEstimator):
-    """Hard draws forward, the gradient of the relaxed draws with the same noise backward.
+    """Use hard draws forward, and the gradient of relaxed draws with the same noise backward.
 
     Jang, Gu and Poole, ICLR 2017, section 2.2; for slots applied to the gate and to the feature of every slot. The
     forward pass is a true draw of the code; the gradient is biased. Time and memory grow with L0 x K if slots share

@@ -17,7 +17,7 @@ MIN_FALL, MIN_RELATIVE_FALL = 1.0, 0.02
 def convergence_problem(
     history: Sequence[Record], *, n_features: int | None = None, n_watched: int = 0, held_out: bool = False
 ) -> str | None:
-    """Return a sign that a fit did not work, in one sentence with the remedy, or None if there is none.
+    """Return a message with the remedy if a fit did not work, or None.
 
     Parameters
     ----------
@@ -35,13 +35,13 @@ def convergence_problem(
     last = history[-1]
     if last.kl < MIN_KL:
         return (
-            f"the KL is {last.kl:.2g} nats: the posterior equals the prior, and the codes carry no information about "
-            "the data; check the scale of the data and the likelihood, or train longer"
+            f"the KL is {last.kl:.2g} nats: the posterior equals the prior and carries no information about the "
+            "data; check the scale of the data and the likelihood, or train longer"
         )
     # Posteriors over sets cannot equal the prior, so that their KL stays above zero.
     if last.row_divergence is not None and last.row_divergence < MIN_ROW_DIVERGENCE:
         return (
-            "the posteriors of different rows are the same, and the codes carry no information about the data; check "
+            "the posteriors of different rows are the same and carry no information about the data; check "
             "the scale of the data and the likelihood, or train longer"
         )
     if n_features is not None and last.features_used is not None:

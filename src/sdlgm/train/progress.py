@@ -24,7 +24,7 @@ class Progress:
 
 
 class ProgressBar:
-    """A rich bar with the discrete bound, the mean sparsity and the time left; silent unless ``visible``."""
+    """A progress bar with the bound, the mean number of active slots and the time left; hidden unless ``visible``."""
 
     def __init__(self, total: int, *, visible: bool, completed: int = 0):
         self.visible = visible

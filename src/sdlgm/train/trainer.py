@@ -75,7 +75,7 @@ class Trainer(Generic[Module]):
         return seeded(lambda: kind(self.module.n_logits), self.seed).to(self.device)
 
     def _add_estimator(self, estimator: GradientEstimator) -> None:
-        """Use an estimator; its parameters, if any, are the second group of the optimiser."""
+        """Set the gradient estimator, and add its parameters to the optimiser as a second group."""
         self.estimator = estimator
         for group in self.optimizer.param_groups[1:]:
             for parameter in group["params"]:

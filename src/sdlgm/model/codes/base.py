@@ -134,7 +134,7 @@ class CodeDistribution(ABC, Generic[Prior]):
     @cached_property
     def presence(self) -> Float[Tensor, "*batch K"]:
         """Probability that a feature is present in a code."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has to define presence")
 
     # Divergence from a prior
 

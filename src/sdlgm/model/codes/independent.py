@@ -25,7 +25,7 @@ class IndependentSymbols(CodeDistribution[Prior]):
     @cached_property
     def log_probs(self) -> Float[Tensor, "*batch symbols"]:
         """Log-probabilities of the symbols."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has to define log_probs")
 
     @cached_property
     def probs(self) -> Float[Tensor, "*batch symbols"]:

@@ -125,7 +125,7 @@ class TrainableModule(nn.Module, ABC):
 
 
 class TemperedModule(TrainableModule):
-    """A module with two temperatures, kept as logarithms: positive, whether learned or set by a schedule."""
+    """A module with two temperatures, stored as logarithms so that they stay positive."""
 
     def _add_temperatures(self, gate: float, feature: float) -> None:
         self._initial_temperatures = gate, feature

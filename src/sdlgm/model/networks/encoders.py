@@ -11,7 +11,7 @@ from sdlgm.model.shards import WHOLE_BATCH, Shard
 
 
 class Encoder(nn.Module):
-    """A network that sees differences from the mean of the training data."""
+    """An encoder whose input is centred on the mean of the training data."""
 
     location: Tensor
     """Subtracted from every observation."""
