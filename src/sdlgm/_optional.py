@@ -27,7 +27,7 @@ def optional_import(module: str, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         package = module.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != package:
-            raise  # the package is there, and lacks something of its own
+            raise  # installed, but one of its own dependencies is missing
         raise MissingDependencyError(
             f"{package} is not installed; install it with: pip install 'sdlgm[{extra}]'"
         ) from error

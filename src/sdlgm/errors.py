@@ -1,4 +1,4 @@
-"""The errors that sdlgm raises on purpose. Each message says what is wrong, where, and how to mend it."""
+"""The errors that sdlgm raises on purpose. Each message says what is wrong, where, and how to fix it."""
 
 
 class SDLGMError(Exception):

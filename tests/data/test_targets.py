@@ -76,7 +76,7 @@ def test__read_labelled__arff__takes_its_labels_from_the_xml_or_from_the_call(tm
 def test__read_labelled__names_and_other_files__are_refused(tmp_path):
     with pytest.raises(DataError, match="birds: a named data set has labels of its own"):
         read_labelled("birds", ["wet"])
-    with pytest.raises(DataError, match="digits: is no multi-label data set"):
+    with pytest.raises(DataError, match="digits: is not a multi-label data set"):
         read_labelled("digits")
     with pytest.raises(DataError, match="no such file"):
         read_labelled(tmp_path / "no.csv", ["wet"])

@@ -87,3 +87,21 @@ def test__partial_fit__another_gradient__does_not_touch_global_noise(digits, sma
     assert torch.equal(torch.rand(3), expected)
     assert len(model._trainer.optimizer.param_groups) == 1
     model.partial_fit(digits)  # nothing is left of what the other one learned
+
+
+def test__partial_fit__after_a_new_model__trains_that_one(digits, small):
+    """The trainer of an earlier model is gone when another one is published."""
+    model = SDLGM(**small, random_state=0).partial_fit(digits)
+    other = SDLGM(**small, random_state=1).fit(digits)
+    model._publish(other._fitted)
+    before = {name: tensor.clone() for name, tensor in model.module_.state_dict().items()}
+    model.set_params(random_state=1).partial_fit(digits)
+    assert model.n_iter_ == other.n_iter_ + len(digits) // small["batch_size"]
+    assert any(not torch.equal(tensor, before[name]) for name, tensor in model.module_.state_dict().items())
+
+
+def test__partial_fit__first_call_fails__leaves_nothing_behind(digits, small):
+    model = SDLGM(**small, device="nonsense", random_state=0)
+    with pytest.raises(ValueError, match="device"):
+        model.partial_fit(digits)
+    assert not hasattr(model, "n_features_in_")

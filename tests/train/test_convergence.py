@@ -3,7 +3,14 @@
 import pytest
 
 from sdlgm.train import Record, convergence_problem
-from sdlgm.train.convergence import MIN_DRAWS_A_FEATURE, MIN_FALL, MIN_KL, MIN_RELATIVE_FALL, MIN_SHARE_USED
+from sdlgm.train.convergence import (
+    MIN_DRAWS_PER_FEATURE,
+    MIN_FALL,
+    MIN_KL,
+    MIN_RELATIVE_FALL,
+    MIN_SHARE_USED,
+    frequency_log_prob,
+)
 
 N_FEATURES = 40
 N_WATCHED = 500
@@ -63,10 +70,22 @@ def test__convergence_problem__still_in_the_warm_up__is_none():
     assert problem(record(kl=0.0, features_used=1, kl_weight=0.9)) is None
 
 
-def test__convergence_problem__kl_near_zero_with_targets__is_found_without_features():
-    found = convergence_problem([record(kl=0.0, features_used=None)])
+def test__convergence_problem__predictions_like_frequencies__are_found():
+    found = convergence_problem([record(kl=0.0, discrete=-2.0, features_used=None)], baseline=-2.0)
     assert found is not None
-    assert "no information about the data" in found
+    assert "do not depend on the data" in found
+
+
+@pytest.mark.parametrize(("discrete", "baseline"), [(-0.001, -0.2), (-0.03, -0.03), (0.0, 0.0)])
+def test__convergence_problem__rare_or_constant_targets__are_quiet(discrete, baseline):
+    """A perfect model of rare labels has a small KL, and constant targets leave nothing to learn."""
+    assert convergence_problem([record(kl=0.002, discrete=discrete, features_used=None)], baseline=baseline) is None
+
+
+def test__frequency_log_prob__labels_and_counts__is_that_of_independent_columns():
+    targets = np.array([[0, 2], [0, 1], [1, 1], [0, 0]])
+    expected = np.log(3 / 4) + np.log(1 / 4), np.log(3 / 4) + np.log(1 / 2)
+    assert frequency_log_prob(targets, targets[:2]) == pytest.approx(np.mean(expected))
 
 
 # Dead features
@@ -87,7 +106,7 @@ def test__convergence_problem__half_of_the_features_used__is_none():
 def test__convergence_problem__too_few_codes_to_contain_all_features__is_none():
     """With few rows and short codes, features are missing by chance."""
     dead = record(features_used=1)
-    enough = int(MIN_DRAWS_A_FEATURE * N_FEATURES / dead.n_active)
+    enough = int(MIN_DRAWS_PER_FEATURE * N_FEATURES / dead.n_active)
     assert convergence_problem([dead], n_features=N_FEATURES, n_watched=enough) is not None
     assert convergence_problem([dead], n_features=N_FEATURES, n_watched=enough - 1) is None
 

@@ -122,7 +122,7 @@ def _check_size(split: str, n_images: int | None, n_places: int, empty: float) -
     if n < 1 or n_places < 1:
         raise DataError(f"n_images={n} with room for {n_places} digits; both are at least 1")
     if not 0 <= empty <= 1:
-        raise DataError(f"empty={empty} is no probability; choose a number from 0 to 1")
+        raise DataError(f"empty={empty} is not a probability; choose a number from 0 to 1")
     return n
 
 

@@ -45,7 +45,7 @@ def load_mulan(name_or_path: str | os.PathLike[str]) -> MultiLabelDataset:
         return _read_arff(existing_file(Path(source)), TargetColumns())
     dataset = load_named(source)
     if not isinstance(dataset, MultiLabelDataset):
-        raise DataError(f"{source}: is no multi-label data set; a row has one class")
+        raise DataError(f"{source}: is not a multi-label data set: each row has one class")
     return dataset
 
 

@@ -34,7 +34,7 @@ LARGEST_BUDGET = 10**4
 WATCHED_ROWS = 100
 
 # Attributes that scikit-learn sets when rows are validated for a fit.
-_OF_THE_COLUMNS = ("n_features_in_", "feature_names_in_")
+_COLUMN_ATTRIBUTES = ("n_features_in_", "feature_names_in_")
 
 COMMON_CONSTRAINTS: dict[str, list[Any]] = {
     "hidden": [tuple, list],
@@ -137,7 +137,7 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
     def _checkpoint(self, trainer: train.Trainer, batches: train.Batches) -> train.Checkpoint | None:
         if self.checkpoint_dir is None:
             return None
-        # JSON turns a tuple into a list; the identity is compared after such a trip.
+        # JSON turns a tuple into a list, and the identity is compared after a JSON round trip.
         settings = trainer.module.settings()
         model = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
         options = asdict(trainer.config)
@@ -161,13 +161,13 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
         """Restore the attributes of the columns if a fit fails before it has published anything."""
-        known = {name: value for name, value in vars(self).items() if name in _OF_THE_COLUMNS}
+        known = {name: value for name, value in vars(self).items() if name in _COLUMN_ATTRIBUTES}
         published = vars(self).get("_fitted")
         try:
             yield
         except BaseException:
             if vars(self).get("_fitted") is published:
-                for name in _OF_THE_COLUMNS:
+                for name in _COLUMN_ATTRIBUTES:
                     vars(self).pop(name, None)
                 vars(self).update(known)
             raise
@@ -259,7 +259,8 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
         monitor = train.Monitor(rows[places], seed, prepare=prepare, targets=targets.y[places])
         trainer = train.Trainer(fitted.module, self._train_config(), seed)
         self._run(fitted, trainer, batches, monitor)
-        self._warn(train.convergence_problem(self.history_), stacklevel=6)
+        baseline = train.frequency_log_prob(targets.y[:n_known], targets.y[places])
+        self._warn(train.convergence_problem(self.history_, baseline=baseline), stacklevel=6)
         return self
 
     def _validate_rows(self, X: Any, *, reset: bool) -> Rows:

@@ -249,7 +249,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features_in)
         y : indicator matrix (dense, sparse or a data frame), list of label sets, or array of classes
-            A row without labels says that none applies. Classes, one a row, make it an ordinary classifier.
+            A row without labels says that none applies. With one class per row this is multiclass classification.
         unlabelled : array-like or CSR matrix of shape (n_rows, n_features_in) or None, default=None
             Further rows whose labels are unknown, for ``variant="gen"`` and ``"con"``. A Pipeline does not transform
             them; transform them first.

@@ -1,4 +1,4 @@
-"""The names of scikit-learn that have no public home. Nothing else in sdlgm imports private names of scikit-learn."""
+"""The private names of scikit-learn that sdlgm uses. No other file imports any."""
 
 from collections.abc import Mapping
 

@@ -93,7 +93,7 @@ def _fabric(estimator: "SDLGM", launched: bool) -> "Fabric":
 
 
 def _fit_and_save(fabric: "Fabric", estimator: "SDLGM", X: Any, path: Path) -> None:
-    """Fit in a process that was started for this. Of what it raises, only text reaches the parent."""
+    """Fit in a process that was started for this. Errors reach the parent as text."""
     try:
         estimator._fit(X, processes=train.FabricProcesses(fabric))
     except (SDLGMError, ValueError, TypeError) as error:
@@ -107,7 +107,7 @@ def _fit_and_save(fabric: "Fabric", estimator: "SDLGM", X: Any, path: Path) -> N
 
 
 def _raise_named(error: Exception) -> None:
-    """Raise an error of a started process as what it was."""
+    """Re-raise an error of a child process with its original type."""
     for line in str(error).splitlines():
         _, sign, text = line.partition(_NAMED)
         if sign:
@@ -116,7 +116,7 @@ def _raise_named(error: Exception) -> None:
 
 
 def _lost(error: Exception) -> str | None:
-    """Return what is known about a lost process, if the error is about one."""
+    """Return a description of the lost process, or None if the error is another one."""
     from torch.multiprocessing.spawn import ProcessExitedException
 
     text = str(error)

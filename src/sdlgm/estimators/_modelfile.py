@@ -44,7 +44,7 @@ def save(estimator: "TorchEstimator", path: str | os.PathLike[str]) -> None:
     """Write settings as JSON and everything learned as tensors."""
     params = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_SAVED}
     if not isinstance(params["random_state"], Integral):
-        params["random_state"] = None  # the state of a generator that has moved on is of no use to a reader
+        params["random_state"] = None  # the state of a used generator is not part of a file
     params |= estimator._fitted_params()  # the settings of the fit, whatever set_params has changed since
     params = {name: _as_json(value) for name, value in params.items()}
     try:

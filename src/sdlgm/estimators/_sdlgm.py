@@ -339,6 +339,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         if self.devices * self.num_nodes > 1:
             self._check_distributed(callback)
             fit_distributed(self, SpooledRows(X) if is_stream(X) else X)
+            self._warn(train.convergence_problem(self.history_, held_out=bool(self.early_stopping)), stacklevel=4)
             return self
         with self._all_or_nothing():
             return self._fit(X, callback)
@@ -360,7 +361,6 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         fitted = self._new_model(data.columns, data.in_unit_interval, seed)
         trainer = train.Trainer(fitted.module, self._train_config(fitted.likelihood), seed, processes)
         batches = data.batches(int(self.batch_size), seed, fitted.scaling.apply)
-        self._trainer = None
         try:
             self._run(fitted, trainer, batches, _monitor(fitted, data.watched, seed), callback)
         finally:
@@ -371,7 +371,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             n_watched=data.watched.shape[0],
             held_out=bool(self.early_stopping),
         )
-        if processes.is_first:
+        if processes is train.ALONE:  # the process that started several warns itself
             self._warn(problem, stacklevel=5)
         return self
 
@@ -396,6 +396,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
         """
         self._check_settings()
+        with self._all_or_nothing():
+            return self._partial_fit(X)
+
+    def _partial_fit(self, X) -> Self:
         first = not self.__sklearn_is_fitted__()
         rows = self._validate_rows(rows_of(X), reset=first, min_rows=2)
         seed = self._seed_of(self.random_state)
@@ -419,8 +423,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             trainer.go_back(before)
             trainer.module.eval()
             raise
-        self._trainer = trainer
-        return self._publish(
+        self._publish(
             replace(
                 fitted,
                 n_iter=trainer.iteration,
@@ -431,6 +434,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 gradient=config.gradient,
             )
         )
+        self._trainer = trainer
+        return self
 
     def _first_model(self, rows: Rows | RowFiles, seed: int) -> FittedSDLGM:
         """Return the model of a first `partial_fit`."""
@@ -478,6 +483,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
     def _publish(self, fitted: FittedSDLGM) -> Self:
         super()._publish(fitted)
+        self._trainer = None  # one of an earlier model
         self.likelihood_ = fitted.likelihood
         self.module_ = fitted.module
         with torch.no_grad():

@@ -14,8 +14,8 @@ from sdlgm.errors import BudgetError
 LARGEST_COUNT = 2**31 - 1
 
 _LABEL_SETS = (
-    "an indicator matrix of 0 and 1 with one column for each label, a list with one set of labels a row, "
-    "or one class a row"
+    "an indicator matrix of 0 and 1 with one column for each label, a list with one set of labels per row, "
+    "or one class per row"
 )
 
 

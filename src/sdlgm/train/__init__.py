@@ -3,7 +3,7 @@
 from sdlgm.train.batches import Batches, ShuffledBatches, StreamedBatches, Targets, binarize, to_tensor
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.config import TrainConfig
-from sdlgm.train.convergence import convergence_problem
+from sdlgm.train.convergence import convergence_problem, frequency_log_prob
 from sdlgm.train.loop import fit
 from sdlgm.train.monitor import Monitor, Record, record_of
 from sdlgm.train.processes import ALONE, FabricProcesses, Processes
@@ -28,6 +28,7 @@ __all__ = [
     "binarize",
     "convergence_problem",
     "fit",
+    "frequency_log_prob",
     "record_of",
     "seeded",
     "state_of",

@@ -77,7 +77,7 @@ class Batches(ABC):
         """Return a checksum that distinguishes other data from these."""
 
     def close(self) -> None:  # noqa: B027
-        """Release what the batches hold."""
+        """Release resources."""
 
 
 @dataclass(frozen=True)

@@ -316,7 +316,7 @@ def test__load_mulan__no_mirror_has_it__says_what_to_do(published):
 
 
 def test__load_mulan__other_names__are_refused():
-    with pytest.raises(DataError, match="digits: is no multi-label data set"):
+    with pytest.raises(DataError, match="digits: is not a multi-label data set"):
         load_mulan("digits")
     with pytest.raises(DataError, match="named data sets are digits, mnist, birds, emotions, cal500"):
         load_mulan("nonsense")

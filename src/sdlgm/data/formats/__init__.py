@@ -55,7 +55,7 @@ def open_columns(path: Path, targets: TargetColumns) -> CsvFile | ParquetFile:
     path : Path
         The file.
     targets : TargetColumns
-        Columns that are no features.
+        Columns that are not features.
 
     Returns
     -------

@@ -27,7 +27,7 @@ class CsvFile(RowSource):
     path : Path
         The file. Its columns are separated by commas.
     targets : TargetColumns
-        Columns that are no features.
+        Columns that are not features.
 
     """
 

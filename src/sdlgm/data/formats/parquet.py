@@ -37,7 +37,7 @@ class ParquetFile(PartedSource):
     path : Path
         The file.
     targets : TargetColumns
-        Columns that are no features.
+        Columns that are not features.
 
     """
 

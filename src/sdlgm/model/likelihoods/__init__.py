@@ -1,4 +1,4 @@
-"""p(x given z), one kind of column a file, chosen by name."""
+"""p(x given z), one likelihood per file, chosen by name."""
 
 from sdlgm.model.likelihoods.base import Likelihood
 from sdlgm.model.likelihoods.bernoulli import Bernoulli

@@ -41,4 +41,4 @@ class Likelihood(nn.Module, ABC):
         """Return the decoder output whose mean is that of the data, where the last bias starts."""
 
     def adapt_to(self, varies: Bool[Tensor, " D"]) -> None:
-        """Take note of the entries that vary in the training data."""
+        """Store which entries vary in the training data."""

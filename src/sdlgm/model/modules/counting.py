@@ -86,6 +86,6 @@ def spaced_rows(x: Float[Tensor, "batch D"]) -> Float[Tensor, "batch D"]:
     """Return rows with a gap between them in memory.
 
     Torch takes pictures with one channel for channels-last ones if their rows are adjacent, and rounds their
-    convolutions differently. Training has always used the other layout; the gap keeps its results the same.
+    convolutions differently. The gap keeps the layout, and so the results, of earlier versions.
     """
     return F.pad(x, (0, 1))[:, :-1]

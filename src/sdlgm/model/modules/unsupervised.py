@@ -172,8 +172,9 @@ class SDLGMModule(TemperedModule):
         symbols = posterior.sample_symbols(1, noise)
         codes = posterior.counts(symbols)
         elbo = self.elbo_of(posterior, x, codes, kl)
-        # Summed over the rows, this estimates the KL from one row to the next: their entropies cancel.
-        divergence = posterior.log_prob_of(symbols) - posterior.log_prob_of(symbols.roll(1, dims=1))
+        # Summed over the rows, this estimates the KL from each row to the next: log p(z) cancels.
+        prior = self.prior()
+        divergence = posterior.log_ratio(symbols.roll(1, dims=1), prior) - posterior.log_ratio(symbols, prior)
         few = x[:n_relaxed]
         relaxed = float(self.elbo(few, bound="relaxed", noise=noise, kl=kl).value.sum()) if len(few) else 0.0
         return Watched(
