@@ -1,5 +1,6 @@
 """Signs in the training curves that a fit did not work, and curves that show none."""
 
+import numpy as np
 import pytest
 
 from sdlgm.train import Record, convergence_problem
