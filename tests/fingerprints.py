@@ -61,7 +61,7 @@ def of_training(model: Any) -> dict[str, Any]:
 
 def of_sdlgm(model: SDLGM, X: Any) -> dict[str, Any]:
     codes = model.transform(X)
-    probs = (model.posterior_probs if hasattr(model, "posterior_probs") else model.posterior)(X)
+    probs = model.posterior_probs(X)
     evaluation = vars(model.evaluate(X, random_state=3))
     return of_training(model) | {
         "likelihood": getattr(model, "likelihood_", None),
@@ -229,10 +229,9 @@ def labelled_cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
 
 
 def baseline_cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
-    try:
-        from reproduction.baselines import DiscreteVAE
-    except ImportError:
-        return
+    sys.path.insert(0, str(Path(__file__).parents[1]))  # the reproduction is not installed
+    from reproduction.baselines import DiscreteVAE
+
     digits = (load_digits().data[:400] / 16).astype(np.float32)
 
     def case(**settings: Any) -> Callable[[], dict[str, Any]]:
