@@ -161,6 +161,9 @@ def test__folder__is_fitted_encoded_decoded_and_evaluated(table_folder, tmp_path
     result = run("encode", tmp_path / "model.sdlgm", table_folder, "--out", tmp_path / "codes", *label)
     assert "300 rows in 7 files" in text(result.stdout)
     run("encode", tmp_path / "model.sdlgm", table_folder, "--out", tmp_path / "codes", *label)  # nothing is left to do
+    (tmp_path / "codes").rename(tmp_path / "codes.2026")
+    run("encode", tmp_path / "model.sdlgm", table_folder, "--out", tmp_path / "codes.2026", *label)  # an old name
+    (tmp_path / "codes.2026").rename(tmp_path / "codes")
     run("decode", tmp_path / "model.sdlgm", tmp_path / "codes", "--out", tmp_path / "decoded.npy")
     assert np.load(tmp_path / "decoded.npy").shape == (300, 64)
     found = json.loads(run("evaluate", tmp_path / "model.sdlgm", table_folder, "--json", *label).stdout)

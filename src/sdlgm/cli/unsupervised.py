@@ -84,7 +84,7 @@ def encode(
 ) -> None:
     """Encode data as sparse counts: a CSR matrix in a .npz file, or a folder of parquet files.
 
-    The data may be larger than memory. A name that does not end with .npz is a folder. Each row group of the data is
+    The data may be larger than memory. A name without an ending is a folder. Each row group of the data is
     then written to a file of its own, and a command that was interrupted continues when it is run again.
 
     $ sdlgm encode model.sdlgm mnist:test --out codes.npz
@@ -94,15 +94,15 @@ def encode(
     from sdlgm import SDLGM
     from sdlgm.data import CODES, CodesWriter, check_writable, open_batches
 
-    if codes.suffix not in (*CODES, ""):
+    if codes.suffix not in (*CODES, "") and not codes.is_dir():  # a folder that exists is continued
         raise DataError(f"{codes}: codes are written to a .npz file, or to a folder, whose name has no ending")
-    if not codes.suffix:
+    if codes.suffix not in CODES:
         n_workers = (workers or os.cpu_count() or 1) if engine is Engine.RAY else 0
         options = {"n_candidates": n_candidates, "budget": budget}
         _encode_parts(model, data, codes, options, label_column, n_workers)
         return
     if engine is Engine.RAY:
-        raise typer.BadParameter("--engine ray writes to a folder; give --out a name that does not end with .npz.")
+        raise typer.BadParameter("--engine ray writes to a folder; give --out a name without an ending.")
     check_writable(codes, CODES, inputs=[model, data])
     writer = CodesWriter(codes)
     estimator = load_model(model, SDLGM)

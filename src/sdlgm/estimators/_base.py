@@ -19,12 +19,13 @@ from sdlgm import train
 from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators import _modelfile
 from sdlgm.estimators._compat import Interval, StrOptions
-from sdlgm.estimators._fitted import Fitted, Module
+from sdlgm.estimators._fitted import Fitted
 from sdlgm.estimators._targets import check_budget
 from sdlgm.model.modules import TrainableModule
 from sdlgm.model.networks.layers import ACTIVATIONS
 from sdlgm.model.noise import Noise
 from sdlgm.train.batches import Rows
+from sdlgm.train.trainer import Module
 
 RandomState = int | np.random.RandomState | None
 

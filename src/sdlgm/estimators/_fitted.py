@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic
 
 import numpy as np
 import torch
@@ -11,14 +11,13 @@ from torch import Tensor
 from sdlgm.estimators._forest import Forest
 from sdlgm.estimators._preparation import Scaling, in_batches
 from sdlgm.model.codes.base import KL
-from sdlgm.model.modules import CountModule, MultiLabelModule, SDLGMModule, TrainableModule
+from sdlgm.model.modules import CountModule, MultiLabelModule, SDLGMModule
 from sdlgm.train import Record, to_tensor
 from sdlgm.train.batches import Binarize, Rows
+from sdlgm.train.trainer import Module
 
 # Rows that are encoded, decoded or predicted at a time.
 BATCH = 1000
-
-Module = TypeVar("Module", bound=TrainableModule)
 
 
 @dataclass(frozen=True)

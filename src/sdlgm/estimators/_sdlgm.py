@@ -365,13 +365,13 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             self._run(fitted, trainer, batches, _monitor(fitted, data.watched, seed), callback)
         finally:
             batches.close()
-        problem = train.convergence_problem(
-            self.history_,
-            n_features=fitted.module.config.n_features,
-            n_watched=data.watched.shape[0],
-            held_out=bool(self.early_stopping),
-        )
         if processes is train.ALONE:  # the process that started several warns itself
+            problem = train.convergence_problem(
+                self.history_,
+                n_features=fitted.module.config.n_features,
+                n_watched=data.watched.shape[0],
+                held_out=bool(self.early_stopping),
+            )
             self._warn(problem, stacklevel=5)
         return self
 

@@ -1,7 +1,7 @@
 """Training curves: both bounds on rows that stay the same through a run."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -98,9 +98,8 @@ class Monitor:
         totals, usage, has_divergence = np.zeros(6), torch.zeros(0), n_rows >= 2 * shard.size
         for start in range(0, len(own), BATCH):
             batch = self._batch(own[start : start + BATCH], trainer.device)
-            x = binarize(batch.x, config.binarize, noise)
             watched = module.watch(
-                Batch(x, batch.y, batch.known),
+                replace(batch, x=binarize(batch.x, config.binarize, noise)),
                 kl=config.kl,
                 noise=noise,
                 n_relaxed=RELAXED_ROWS if start == 0 else 0,
