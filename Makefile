@@ -87,13 +87,14 @@ wheel: .venv/.developer
 	$(BIN)/python -m build --wheel --outdir dist
 
 FUZZ_SECONDS ?= 20
-FUZZ_TARGETS ?= $(shell $(BIN)/python -c "import sys; sys.path.insert(0, 'tests'); from fuzz_targets import TARGETS; print(*TARGETS)")
+FUZZ_TARGETS ?= $(shell $(BIN)/python -c "from robustness.targets import TARGETS; print(*TARGETS)")
 fuzz: .venv/.developer
 	$(PIP_INSTALL) -e '.[fuzz]'
-	@mkdir -p fuzz/findings
-	@test -n "$(FUZZ_TARGETS)" || { echo "no targets: tests/fuzz_targets.py cannot be imported"; exit 1; }
-	cd fuzz/findings && for target in $(FUZZ_TARGETS); do \
-		echo "== $$target"; OMP_NUM_THREADS=1 ../../$(BIN)/python ../run.py $$target -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+	@mkdir -p findings
+	@test -n "$(FUZZ_TARGETS)" || { echo "no targets: robustness/targets.py cannot be imported"; exit 1; }
+	for target in $(FUZZ_TARGETS); do \
+		echo "== $$target"; OMP_NUM_THREADS=1 $(BIN)/python -m robustness.fuzz $$target \
+		-artifact_prefix=findings/ -max_total_time=$(FUZZ_SECONDS) || exit 1; done
 
 audit: .venv/.developer
 	$(PIP_INSTALL) -e '.[audit]'

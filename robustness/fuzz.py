@@ -1,21 +1,20 @@
-"""Fuzz the readers of files with atheris: `python fuzz/run.py TARGET -max_total_time=60`, or `make fuzz` for all.
+"""Fuzz the readers of files with atheris: `python -m robustness.fuzz TARGET`, or `make fuzz` for all.
 
 A finding is an error that is not of sdlgm, more than two gigabytes of memory, or ten seconds for one file. libFuzzer
-then writes the file to the working directory.
+then writes the file to the folder of `-artifact_prefix`.
 """
 
 import sys
 import tempfile
 from pathlib import Path
 
-import atheris
+import atheris  # pyright: ignore[reportMissingModuleSource]
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPILED = ["sdlgm._kernels", *(f"sdlgm._kernels.{path.stem}" for path in (ROOT / "src/sdlgm/_kernels").glob("*.py"))]
 
-sys.path.insert(0, str(ROOT / "tests"))
-with atheris.instrument_imports(include=["sdlgm"], exclude=COMPILED):
-    from fuzz_targets import TARGETS
+with atheris.instrument_imports(include=["sdlgm"], exclude=COMPILED):  # pyright: ignore[reportAttributeAccessIssue]
+    from robustness.targets import TARGETS
 
 
 def main() -> None:

@@ -1,8 +1,10 @@
 """Readers of files from unknown authors. Each target reads bytes and may raise errors of sdlgm only.
 
-tests/test_fuzz.py reads a few damaged files with each target, and fuzz/run.py as many as there is time for.
+tests/robustness/test_targets.py reads a few damaged files with each target, and `robustness.fuzz` as many as there is
+time for.
 """
 
+import contextlib
 import functools
 import json
 import tempfile
@@ -48,10 +50,8 @@ class Target:
 
     def __call__(self, content: bytes) -> None:
         """Read the bytes as a file, and ignore errors of sdlgm."""
-        try:
+        with contextlib.suppress(SDLGMError):
             self.read_bytes(content)
-        except SDLGMError:
-            pass
 
 
 def _estimator(kind: type, **options: object) -> Callable[[Path], object]:

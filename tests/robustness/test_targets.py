@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fuzz_targets import TARGETS
+from robustness.targets import TARGETS
 
 WORDS = [
     b"",

@@ -1,0 +1,4 @@
+"""Robustness, measured: damaged files, killed processes, budgets and the memory that readers take.
+
+`targets` lists every reader of files. `fuzz` changes their files, guided by coverage (``make fuzz``).
+"""
