@@ -17,11 +17,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from sdlgm._files import write_atomic
+from sdlgm._limits import check_memory
 from sdlgm._version import __version__
 from sdlgm.errors import ModelFileError
 
 VERSION = 2
 METADATA_KEY = "sdlgm"
+# Memory for a byte of the header: a tensor without values, or an empty list in the document, is a few bytes there.
+_HEADER_RATIO = 64
 # Files of version 1 do not name the version of sdlgm that wrote them.
 FIRST_RELEASE = "0.1.0"
 
@@ -58,6 +61,7 @@ def read(path: str | os.PathLike[str], kind: str) -> Content:
     if path.is_dir():
         raise ModelFileError(f"{path}: is a folder, not a {kind} file")
     try:
+        _check_header(path)
         with safe_open(path, framework="pt") as file:
             header = _header(path, kind, file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
@@ -86,6 +90,15 @@ def check_finite(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         if not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"the tensor {name} has entries that are not finite")
     return tensors
+
+
+def _check_header(path: Path) -> None:
+    """Raise if the header takes too much memory. Tensors take what they have in the file."""
+    with path.open("rb") as file:
+        n_header = int.from_bytes(file.read(8), "little")
+    n_bytes = path.stat().st_size
+    if n_header <= n_bytes:  # otherwise safetensors says what is wrong
+        check_memory(path, _HEADER_RATIO * n_header, n_bytes, error=ModelFileError)
 
 
 def _header(path: Path, kind: str, metadata: dict[str, str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sdlgm.data import limits, load_data, open_batches, open_rows, read_counted, read_labelled, rows_of
+from sdlgm.data import load_data, open_batches, open_rows, read_counted, read_labelled, rows_of
 from sdlgm.data.source import TargetColumns
 from sdlgm.errors import DataError
 
@@ -49,14 +49,14 @@ def test__parquet__bad_columns__are_refused_by_every_entry(tmp_path, read, colum
 
 def test__parquet__too_many_values__are_refused_by_every_entry(tmp_path, read, monkeypatch):
     pq.write_table(pa.table({"a": np.zeros(10), "b": np.zeros(10)}), tmp_path / "data.parquet")
-    monkeypatch.setattr(limits, "MAX_VALUES", 19)
+    monkeypatch.setattr("MAX_VALUES", 19)
     with pytest.raises(DataError, match=r"data\.parquet: has 10 rows of 2 columns to be read at once, more than 19"):
         read(str(tmp_path / "data.parquet"))
 
 
 def test__parquet__many_small_row_groups__are_read_in_parts_only(tmp_path, monkeypatch):
     pq.write_table(pa.table({"a": np.zeros(10)}), tmp_path / "data.parquet", row_group_size=2)
-    monkeypatch.setattr(limits, "MAX_VALUES", 4)
+    monkeypatch.setattr("MAX_VALUES", 4)
     assert ENTRIES["open_rows"](tmp_path / "data.parquet").shape == (10, 1)
     with pytest.raises(DataError, match="read it with --stream or open_rows"):
         load_data(str(tmp_path / "data.parquet"))

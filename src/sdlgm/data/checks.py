@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -113,12 +113,13 @@ def binary_labels(where: str | Path, name: str, values: np.ndarray) -> np.ndarra
     ndarray of shape (n,)
 
     """
-    missing = np.isnan(values)
-    if missing.any():
-        raise DataError(f"{where}: label {name!r} has {missing.sum()} missing values; drop those rows first")
-    wrong = values[(values != 0) & (values != 1)]
-    if wrong.size:
-        raise DataError(f"{where}: label {name!r} has the value {wrong[0]:g}; labels are 0 or 1")
+    n_missing = sum(int(np.isnan(chunk).sum()) for chunk in _chunks(values))
+    if n_missing:
+        raise DataError(f"{where}: label {name!r} has {n_missing} missing values; drop those rows first")
+    for chunk in _chunks(values):
+        wrong = chunk[(chunk != 0) & (chunk != 1)]
+        if wrong.size:
+            raise DataError(f"{where}: label {name!r} has the value {wrong[0]:g}; labels are 0 or 1")
     return values.astype(np.int64)
 
 
@@ -139,7 +140,13 @@ def whole_counts(where: str | Path, name: str, values: np.ndarray) -> np.ndarray
     ndarray of shape (n,)
 
     """
-    wrong = values[~((values >= 0) & (values == np.floor(values)) & (values < 2**31))]
-    if wrong.size:
-        raise DataError(f"{where}: {name!r} has the value {wrong[0]:g}; counts are whole numbers, 0 or more")
+    for chunk in _chunks(values):
+        wrong = chunk[~((chunk >= 0) & (chunk == np.floor(chunk)) & (chunk < 2**31))]
+        if wrong.size:
+            raise DataError(f"{where}: {name!r} has the value {wrong[0]:g}; counts are whole numbers, 0 or more")
     return values.astype(np.int64)
+
+
+def _chunks(values: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(values), _CHUNK_VALUES):
+        yield values[start : start + _CHUNK_VALUES]

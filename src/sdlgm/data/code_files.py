@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sdlgm._files import write_atomic
 from sdlgm.data.code_folder import read_code_folder
 from sdlgm.data.formats import existing_file
-from sdlgm.data.formats.npz import read_sparse
+from sdlgm.data.formats.npz import Archive
 from sdlgm.data.tables import CODES, check_writable
 from sdlgm.errors import DataError
 
@@ -35,10 +35,10 @@ def read_codes(path: str | os.PathLike[str]) -> sp.csr_matrix:
     path = Path(path)
     if path.is_dir():
         return read_code_folder(path)
-    codes = read_sparse(existing_file(path))
-    if codes is None:
+    archive = Archive(existing_file(path))
+    if not archive.is_sparse:
         raise DataError(f"{path}: holds no sparse matrix; write codes with 'sdlgm encode'")
-    return codes
+    return archive.read_sparse(("csr",))
 
 
 class CodesWriter:

@@ -4,24 +4,30 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from sdlgm._files import remove_temporary_files, temporary_files, write_atomic, write_text
+from sdlgm._limits import MAX_MANIFEST_BYTES, check_memory
 from sdlgm._optional import optional_import
-from sdlgm.data import limits
-from sdlgm.data.columns import EXTRA, arrow_errors
+from sdlgm.data.columns import EXTRA
+from sdlgm.data.parquet_memory import list_memory, open_parquet
 from sdlgm.data.rows import RowFiles
 from sdlgm.errors import DataError
+
+if TYPE_CHECKING:
+    from pyarrow import parquet
 
 FORMAT = "sdlgm-codes"
 VERSION = 1
 MANIFEST = "_codes.json"
+# Bytes of a code in memory, and of each of its features.
+_ROW_BYTES, _VALUE_BYTES = 8, 8
 
 
 @dataclass(frozen=True)
@@ -226,7 +232,7 @@ def read_manifest(folder: Path) -> Manifest:
     if not path.is_file():
         raise DataError(f"{folder}: holds no codes; write codes with 'sdlgm encode'")
     try:
-        if path.stat().st_size > limits.MAX_MANIFEST_BYTES:
+        if path.stat().st_size > MAX_MANIFEST_BYTES:
             raise ValueError("too long")
         content: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
         if content.pop("format") != FORMAT or content["version"] != VERSION:
@@ -235,7 +241,7 @@ def read_manifest(folder: Path) -> Manifest:
         n_components, n_rows, n_parts = (
             _positive(name, content.pop(name)) for name in ("n_components", "n_rows", "n_parts")
         )
-        if n_components > limits.MAX_COMPONENTS:
+        if n_components > np.iinfo(np.int32).max:  # the type of the features in the files
             raise ValueError(f"{n_components} features")
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read ({error}); encode the data again into another folder") from error
@@ -271,8 +277,10 @@ def read_code_folder(folder: Path) -> sp.csr_matrix:
         raise DataError(
             f"{folder}: has {n_found} of {manifest.n_parts} parts; run 'sdlgm encode' again to encode the others"
         )
-    parts = [_read_part(_part_path(folder, number), manifest.n_components) for number in range(n_found)]
-    codes = sp.csr_matrix(sp.vstack(parts, format="csr"))
+    paths = [_part_path(folder, number) for number in range(n_found)]
+    _check_folder_memory(folder, paths, manifest)
+    parts = [_read_part(path, manifest.n_components) for path in paths]
+    codes = parts[0] if len(parts) == 1 else sp.csr_matrix(sp.vstack(parts, format="csr"))
     if codes.shape[0] != manifest.n_rows:
         raise DataError(
             f"{folder}: has {codes.shape[0]} rows, and should have {manifest.n_rows}; encode the data again"
@@ -280,20 +288,35 @@ def read_code_folder(folder: Path) -> sp.csr_matrix:
     return codes
 
 
-def _read_part(path: Path, n_components: int) -> sp.csr_matrix:
-    pa, parquet = optional_import("pyarrow", EXTRA), optional_import("pyarrow.parquet", EXTRA)
-    with arrow_errors(path, "parquet"), parquet.ParquetFile(path) as file:
-        types = {field.name: field.type for field in file.schema_arrow}
-        if types != {"features": pa.list_(pa.int32()), "counts": pa.list_(pa.int32())}:
-            raise DataError(f"{path}: holds no codes, but {types}")
+def _check_folder_memory(folder: Path, paths: Sequence[Path], manifest: Manifest) -> None:
+    """Raise if the codes take too much memory."""
+    matrices = largest = file_bytes = 0
+    for path in paths:
+        with open_parquet(path) as file:
+            _check_columns(path, file)
+            memory = list_memory(path, file.metadata)
         # A code has each feature at most once.
-        n_rows = file.metadata.num_rows
-        max_values = max(n_rows, min(limits.MAX_VALUES, n_rows * n_components))
-        groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-        for column in range(2):
-            if sum(group.column(column).num_values for group in groups) > max_values:
-                raise DataError(f"{path}: holds more features than its codes can have; encode the data again")
-        table = file.read()
+        if memory.n_values > max(1, manifest.n_components) * memory.n_rows:
+            raise DataError(f"{path}: holds more features than its codes can have; encode the data again")
+        matrices += _ROW_BYTES * memory.n_rows + _VALUE_BYTES * memory.n_values
+        largest = max(largest, memory.whole)
+        file_bytes += path.stat().st_size
+    # The parts are joined, so that the codes are in memory twice.
+    check_memory(folder, (1 if len(paths) == 1 else 2) * matrices + largest, file_bytes, "read its parts on their own")
+
+
+def _check_columns(path: Path, file: "parquet.ParquetFile") -> None:
+    pa = optional_import("pyarrow", EXTRA)
+    types = {field.name: field.type for field in file.schema_arrow}
+    if types != {"features": pa.list_(pa.int32()), "counts": pa.list_(pa.int32())}:
+        raise DataError(f"{path}: holds no codes, but {types}")
+
+
+def _read_part(path: Path, n_components: int) -> sp.csr_matrix:
+    with open_parquet(path, pre_buffer=False) as file:
+        table = file.read(use_threads=False)
+        if table.num_rows != file.metadata.num_rows:
+            raise DataError(f"{path}: has another number of rows than it states; encode the data again")
     try:
         features, counts = (table[name].combine_chunks() for name in ("features", "counts"))
         ends = np.concatenate([[0], np.cumsum(features.value_lengths().to_numpy())])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
+from sdlgm._limits import check_memory
 from sdlgm._optional import optional_import
 from sdlgm.data.source import Block
 from sdlgm.errors import DataError
@@ -18,6 +19,46 @@ if TYPE_CHECKING:
 
 EXTRA = "data"
 MISSING_LABEL = "(none)"
+# Bytes of a text: the object, its hash, and its place in a list and in a dictionary.
+_TEXT_BYTES = 256
+
+
+class TextMemory:
+    """Texts of a file. Equal texts are one object: a small file can repeat a long one.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Attributes
+    ----------
+    n_bytes : int
+        Memory of the texts so far.
+    held : int
+        Memory that the rest of the file takes.
+
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._texts: dict[str, str] = {}
+        self.n_bytes = 0
+        self.held = 0
+
+    def share(self, texts: "pa.Array") -> list[str]:
+        """Return the texts of an array as objects that are shared with equal ones of other arrays."""
+        # A character takes up to four bytes.
+        needed = self.held + self.n_bytes + len(texts) * _TEXT_BYTES + 4 * texts.nbytes
+        check_memory(self._path, needed, self._path.stat().st_size, "leave out the label column")
+        shared = []
+        for value in texts.to_pylist():
+            text = MISSING_LABEL if value in (None, "") else str(value)
+            if text not in self._texts:
+                self._texts[text] = text
+                self.n_bytes += _TEXT_BYTES + 4 * len(text)
+            shared.append(self._texts[text])
+        return shared
 
 
 def arrow_table(X: np.ndarray | sp.csr_matrix, names: Sequence[str]) -> "pa.Table":
@@ -97,8 +138,8 @@ def table_block(
     targets: Sequence[str] = (),
     *,
     place: str,
-    texts: dict[str, str] | None = None,
-    dtype: np.dtype | None = None,
+    texts: TextMemory | None = None,
+    out: np.ndarray | None = None,
 ) -> Block:
     """Convert a pyarrow table.
 
@@ -112,18 +153,18 @@ def table_block(
         Columns to convert.
     place : str
         Which rows of the file these are, for messages.
-    texts : dict or None, default=None
-        If given, targets are text, and equal texts are one object across all tables with the same dictionary: a small
-        file can repeat a long text. Otherwise targets are double precision numbers.
-    dtype : dtype or None, default=None
-        Type of the features; double precision if None.
+    texts : TextMemory or None, default=None
+        If given, targets are text, and equal texts are one object across all tables with the same memory. Otherwise
+        targets are double precision numbers.
+    out : ndarray of shape (n, features) or None, default=None
+        Array for the features; a new one of double precision if None.
 
     Returns
     -------
     Block
 
     """
-    X = np.empty((table.num_rows, len(features)), np.float64 if dtype is None else dtype)
+    X = np.empty((table.num_rows, len(features))) if out is None else out
     for i, name in enumerate(features):
         X[:, i] = _numbers(path, name, table[name], place)
     if texts is None:
@@ -141,8 +182,7 @@ def _numbers(path: Path, name: str, column: "pa.ChunkedArray", place: str) -> np
     return column.to_numpy()
 
 
-def _texts(column: "pa.ChunkedArray", texts: dict[str, str]) -> np.ndarray:
+def _texts(column: "pa.ChunkedArray", texts: TextMemory) -> np.ndarray:
     encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
-    known = [MISSING_LABEL if value in (None, "") else str(value) for value in encoded.dictionary.to_pylist()]
-    shared = [texts.setdefault(text, text) for text in known]
+    shared = texts.share(encoded.dictionary)
     return np.array([*shared, MISSING_LABEL], dtype=object)[encoded.indices.fill_null(len(shared)).to_numpy()]

@@ -209,7 +209,10 @@ def open_rows(source: str | os.PathLike[str], *, label_column: str | None = None
     if kind == "npy":
         return RowFiles(path.name, [_open_npy(file) for file in paths])
     targets = TargetColumns(() if label_column is None else (label_column,), values=False)
-    return RowFiles(path.name, [ParquetFile(file, targets) for file in paths])
+    files = [ParquetFile(file, targets) for file in paths]
+    for file in files:
+        file.check_parts()
+    return RowFiles(path.name, files)
 
 
 def _open_npy(path: Path) -> NpyFile:

@@ -139,9 +139,9 @@ class RowSource(ABC):
                 yield block
         check_has_rows(self.where, n_rows)
 
+    @abstractmethod
     def read(self) -> Block:
         """Read all rows at once."""
-        return concatenate(list(self.batches(DEFAULT_BATCH_ROWS)))
 
     def _check_values(self, block: Block, first: int) -> None:
         if not self.has_missing_values:

@@ -107,9 +107,10 @@ def stack_targets(block: Block, check: Callable[[str, np.ndarray], np.ndarray]) 
     ndarray of shape (n, targets)
 
     """
-    if not block.targets:
-        return np.empty((len(block), 0), np.int64)
-    return np.column_stack([check(name, values) for name, values in block.targets.items()])
+    stacked = np.empty((len(block), len(block.targets)), np.int64)
+    for column, (name, values) in enumerate(block.targets.items()):
+        stacked[:, column] = check(name, values)
+    return stacked
 
 
 def write_table(path: str | os.PathLike[str], X: np.ndarray, feature_names: tuple[str, ...] | None = None) -> Path:

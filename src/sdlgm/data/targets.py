@@ -178,6 +178,6 @@ def _read_arrays(path: Path, kind: str, classes: TargetColumns) -> CountDataset:
         raise DataError(f"{path}: {len(classes.names)} classes are named, and there are {n_classes} columns of counts")
     checked = np.empty(counts.shape, np.int64)
     for k in range(n_classes):
-        checked[:, k] = whole_counts(path, f"counts, column {k}", counts[:, k].astype(np.float64))
+        checked[:, k] = whole_counts(path, f"counts, column {k}", counts[:, k])
     names = classes.names if len(classes.names) == n_classes > 0 else None
     return CountDataset(rows.name, np.asarray(block.X).reshape(len(block), *rows.row_shape), checked, None, names)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sdlgm.data import fetch, limits, load_data, load_mulan, named, open_batches
+from sdlgm.data import fetch, load_data, load_mulan, named, open_batches
 from sdlgm.errors import DataError, DownloadError
 
 XML = """<?xml version="1.0" encoding="utf-8"?>
@@ -205,13 +205,13 @@ def test__load_mulan__missing_files_or_other_text__are_named(tmp_path):
     ],
 )
 def test__load_mulan__too_large__is_refused(tmp_path, monkeypatch, limit, message):
-    monkeypatch.setattr(limits, limit, 3)
+    monkeypatch.setattr(limit, 3)
     with pytest.raises(DataError, match=message):
         load_mulan(write(tmp_path, small(row="{0 1}\n{}"), SMALL_XML))
 
 
 def test__load_mulan__too_many_columns__are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_ARFF_VALUES", 7)
+    monkeypatch.setattr("MAX_ARFF_VALUES", 7)
     with pytest.raises(DataError, match="too large, 2 rows of 4 features"):
         load_mulan(write(tmp_path, small("{a,b,c,d}", row="{0 b}\n{}"), SMALL_XML))
 

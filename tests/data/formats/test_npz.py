@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from sdlgm.data import limits, load_data, open_batches, read_counted, read_table
+from sdlgm.data import load_data, open_batches, read_counted, read_table
 from sdlgm.errors import DataError
 
 
@@ -41,6 +41,6 @@ def test__npz__labels_of_another_length__are_refused(tmp_path, X):
 @pytest.mark.parametrize("read", [load_data, read_counted, lambda path: list(open_batches(path))])
 def test__npz__archive_that_unpacks_to_too_much__is_refused(tmp_path, monkeypatch, read):
     np.savez_compressed(tmp_path / "data.npz", X=np.zeros((1000, 100)))
-    monkeypatch.setattr(limits, "MAX_UNPACKED", 1000)
+    monkeypatch.setattr("MAX_UNPACKED", 1000)
     with pytest.raises(DataError, match=r"data\.npz: unpacks to \d+ bytes"):
         read(str(tmp_path / "data.npz"))

@@ -12,8 +12,8 @@ from xml.parsers import expat
 
 import numpy as np
 
+from sdlgm._limits import MAX_XML_BYTES, allowed_memory, check_memory
 from sdlgm._optional import optional_import
-from sdlgm.data import limits
 from sdlgm.data.columns import EXTRA
 from sdlgm.data.compressed import read_bytes
 from sdlgm.data.source import NO_TARGETS, Block, TargetColumns, WholeSource
@@ -22,6 +22,11 @@ from sdlgm.errors import DataError, MissingDependencyError, SDLGMError
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _ATTRIBUTE = re.compile(rf"""@attribute\s+({_QUOTED}|[^\s{{}}'"][^\s{{}}]*)(?:\s+|(?={{))(\S.*)""", re.IGNORECASE)
 _VALUE = re.compile(rf"{_QUOTED}|[^\s,][^,]*")
+# Memory for a byte of a line: its values as text, and their copies. Names of the header are keys of dictionaries too.
+_LINE_RATIO, _HEADER_RATIO = 64, 128
+# Bytes of the name of a column, beside its characters.
+_NAME_BYTES = 128
+_MAX_DEPTH = 100
 _NUMERIC = ("numeric", "real", "integer")
 # Names of the values of a nominal label, in lower case.
 _BINARY = {"0": 0.0, "false": 0.0, "no": 0.0, "1": 1.0, "true": 1.0, "yes": 1.0}
@@ -48,7 +53,7 @@ def labels_beside(path: Path) -> tuple[str, ...]:
     """
     for xml in label_files(path):
         if xml.is_file():
-            return parse_labels(read_bytes(xml), str(xml))
+            return parse_labels(read_bytes(xml, MAX_XML_BYTES + 1), str(xml))
     return ()
 
 
@@ -74,25 +79,35 @@ def parse_labels(content: bytes, where: str) -> tuple[str, ...]:
         Names in the order of the file, those of nested labels as well.
 
     """
-    if len(content) > limits.MAX_XML_BYTES:
-        raise DataError(f"{where}: is larger than {limits.MAX_XML_BYTES} bytes, too large for a list of labels")
-    tags: list[str] = []
+    if len(content) > MAX_XML_BYTES:
+        raise DataError(f"{where}: is larger than {MAX_XML_BYTES} bytes, too large for a list of labels")
+    depth = 0
     names: list[str] = []
 
     def start(tag: str, attributes: dict[str, str]) -> None:
-        tags.append(tag.rpartition(" ")[2])
-        if tags[0] != "labels":
-            raise DataError(f"{where}: is not a list of labels; it starts with <{tags[0]}> instead of <labels>")
-        if tags[-1] == "label":
+        nonlocal depth
+        depth += 1
+        name = tag.rpartition(":")[2]
+        if depth == 1 and name != "labels":
+            raise DataError(f"{where}: is not a list of labels; it starts with <{name[:40]}> instead of <labels>")
+        if depth > _MAX_DEPTH:
+            raise DataError(f"{where}: its labels are nested more than {_MAX_DEPTH} deep; name them in one list")
+        if name == "label":
             if not attributes.get("name"):
                 raise DataError(f"{where}: a label has no name; give it one")
             names.append(attributes["name"])
 
+    def end(_: str) -> None:
+        nonlocal depth
+        depth -= 1
+
     def refuse_dtd(*_: object) -> None:
         raise DataError(f"{where}: has a DTD, which can expand without limit; remove its <!DOCTYPE ...>")
 
-    parser = expat.ParserCreate(namespace_separator=" ")
+    # Without namespaces: expat would keep a copy of a namespace, of any length, for each element.
+    parser = expat.ParserCreate()
     parser.StartElementHandler = start
+    parser.EndElementHandler = end
     parser.StartDoctypeDeclHandler = refuse_dtd
     try:
         parser.Parse(content, True)
@@ -122,17 +137,25 @@ class ArffFile(WholeSource):
         Name of the data set.
     labels : TargetColumns
         Attributes that are labels, wherever they are in the file.
+    file_bytes : int or None, default=None
+        Size of the file, which may be gzipped; that of the content if None.
 
     """
 
     has_missing_values = True
 
-    def __init__(self, content: bytes, *, where: str, name: str, labels: TargetColumns = NO_TARGETS):
-        if len(content) > limits.MAX_ARFF_BYTES:
-            raise DataError(f"{where}: is larger than {limits.MAX_ARFF_BYTES} bytes; cut it into parts")
+    def __init__(
+        self,
+        content: bytes,
+        *,
+        where: str,
+        name: str,
+        labels: TargetColumns = NO_TARGETS,
+        file_bytes: int | None = None,
+    ):
         self.where = where
         self.name = name
-        self._lines = _Lines(content, where)
+        self._lines = _Lines(content, where, len(content) if file_bytes is None else file_bytes)
         self._attributes = _read_header(self._lines)
         _check_no_repeats(where, "label", labels.names)
         self._indices = {attribute.name: index for index, attribute in enumerate(self._attributes)}
@@ -144,6 +167,7 @@ class ArffFile(WholeSource):
         excluded = set(labels.names)
         self._features = [attribute for attribute in self._attributes if attribute.name not in excluded]
         self._labels = tuple(label for label in labels.names if label in self._indices) if labels.values else ()
+        self._lines.check_memory(sum(attribute.names_bytes for attribute in self._features))
         names = tuple(column for attribute in self._features for column in attribute.columns)
         if not names:
             raise DataError(f"{where}: has no attributes but its labels")
@@ -167,16 +191,20 @@ class ArffFile(WholeSource):
         ArffFile
 
         """
-        return cls(read_bytes(path), where=str(path), name=path.name, labels=labels)
+        content = read_bytes(path)
+        return cls(content, where=str(path), name=path.name, labels=labels, file_bytes=path.stat().st_size)
 
     def _load(self) -> Block:
-        table = _read_values(self._lines, self._attributes)
-        n_features = self.row_shape[0]
-        if len(table) * n_features > limits.MAX_ARFF_VALUES:
-            raise DataError(f"{self.where}: is too large, {len(table)} rows of {n_features} features")
-        X = np.concatenate(
-            [attribute.encode(table[:, self._indices[attribute.name]]) for attribute in self._features], axis=1
-        )
+        n_features, n_labels = self.row_shape[0], len(self._labels)
+        # Values as they are read, features and labels; or these, and later the same as named columns.
+        row_bytes = 8 * max(2 * len(self._attributes) + n_features + n_labels, 2 * n_features + 3 * n_labels)
+        table = _read_values(self._lines, self._attributes, row_bytes)
+        X = np.empty((len(table), n_features))
+        first = 0
+        for attribute in self._features:
+            for column in attribute.encode(table[:, self._indices[attribute.name]]):
+                X[:, first] = column
+                first += 1
         labels = {label: self._indices[label] for label in self._labels}
         return Block(X, {name: self._attributes[i].to_binary(table[:, i], self.where) for name, i in labels.items()})
 
@@ -201,13 +229,20 @@ class _Attribute:
     def columns(self) -> list[str]:
         return [self.name] if self.is_number else [f"{self.name}={value}" for value in self.values or ()]
 
-    def encode(self, column: np.ndarray) -> np.ndarray:
-        """Return the features of an attribute, (n, columns)."""
+    @property
+    def names_bytes(self) -> int:
+        """Bytes of the names of the columns, each of which repeats that of the attribute."""
+        values = ("",) if self.is_number else self.values or ()
+        return sum(_NAME_BYTES + 4 * (len(self.name) + len(value)) for value in values)
+
+    def encode(self, column: np.ndarray) -> Iterator[np.ndarray]:
+        """Return the features of an attribute, one at a time."""
         if self.values is None:
-            return column[:, None]
-        if self.is_number:
-            return _take(column, [float(value) for value in self.values])[:, None]
-        return (column[:, None] == np.arange(len(self.values))).astype(np.float64)
+            yield column
+        elif self.is_number:
+            yield _take(column, [float(value) for value in self.values])
+        else:
+            yield from (column == index for index in range(len(self.values)))
 
     def to_binary(self, column: np.ndarray, where: str) -> np.ndarray:
         """Return the values of a label as numbers, (n,): 0 and 1 if it is nominal, and NaN for a missing value."""
@@ -231,20 +266,32 @@ def _take(indices: np.ndarray, numbers: list[float]) -> np.ndarray:
 class _Lines(Iterator[str]):
     """Lines of a file without comments and empty lines. The number of the last line is kept for messages."""
 
-    def __init__(self, content: bytes, where: str):
+    def __init__(self, content: bytes, where: str, file_bytes: int):
         self.where = where
         self.number = 0
         self._file = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig")
+        self._content_bytes = len(content)
+        self._file_bytes = file_bytes
+        self._longest = (allowed_memory(file_bytes) - len(content)) // _LINE_RATIO
 
     def __next__(self) -> str:
         while True:
             try:
-                line = next(self._file).strip()
+                line = self._file.readline(max(1, self._longest))
             except UnicodeDecodeError as error:
                 raise DataError(f"{self.where}: is not text in UTF-8 ({error})") from error
+            if not line:
+                raise StopIteration
             self.number += 1
+            if len(line) >= self._longest and not line.endswith("\n"):
+                self.check_memory(_LINE_RATIO * len(line) + 1)
+            line = line.strip()
             if line and not line.startswith("%"):
                 return line
+
+    def check_memory(self, n_bytes: int) -> None:
+        """Raise if the content and what is read of it take too much memory."""
+        check_memory(self.where, self._content_bytes + n_bytes, self._file_bytes, "cut it into smaller files")
 
     def error(self, problem: str) -> DataError:
         return DataError(f"{self.where}: line {self.number}: {problem}")
@@ -252,7 +299,10 @@ class _Lines(Iterator[str]):
 
 def _read_header(lines: _Lines) -> list[_Attribute]:
     attributes: list[_Attribute] = []
+    n_characters = 0
     for line in lines:
+        n_characters += len(line)
+        lines.check_memory(_HEADER_RATIO * n_characters)
         word = line.split(maxsplit=1)[0].lower()
         if word == "@attribute":
             attributes.append(_parse_attribute(lines, line))
@@ -318,11 +368,11 @@ def _with_header(lines: Iterable[str], n_attributes: int) -> Iterator[str]:
     return chain(header, lines)
 
 
-def _read_values(lines: _Lines, attributes: list[_Attribute]) -> np.ndarray:
+def _read_values(lines: _Lines, attributes: list[_Attribute], row_bytes: int) -> np.ndarray:
     """Read all rows, (n, attributes): numbers, or indices of the declared values; NaN where a value is missing.
 
-    A value that a sparse row leaves out is 0. For a nominal attribute this is the first declared value, whatever its
-    name.
+    A row takes ``row_bytes`` of memory in all. A value that a sparse row leaves out is 0. For a nominal attribute this
+    is the first declared value, whatever its name.
     """
     first = next(lines, None)
     if first is None:
@@ -350,10 +400,9 @@ def _read_values(lines: _Lines, attributes: list[_Attribute]) -> np.ndarray:
 
     values = array("d")
     try:
-        for row in rows():
+        for n_rows, row in enumerate(rows(), start=1):
+            lines.check_memory(n_rows * row_bytes)
             values.extend(row)
-            if len(values) > limits.MAX_ARFF_VALUES:
-                raise DataError(f"{lines.where}: is too large; it has more than {limits.MAX_ARFF_VALUES} values")
     except SDLGMError:
         raise
     except Exception as error:  # damaged rows make liac-arff fail in many ways

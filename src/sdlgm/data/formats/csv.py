@@ -1,6 +1,7 @@
 """Tables in CSV files."""
 
 import csv
+import io
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,15 +9,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sdlgm._limits import check_memory
 from sdlgm._optional import optional_import
 from sdlgm.data.checks import check_column_names
-from sdlgm.data.columns import EXTRA, arrow_errors, arrow_table, check_features, check_targets, table_block
-from sdlgm.data.source import NO_TARGETS, Block, RowSource, TargetColumns
+from sdlgm.data.columns import EXTRA, TextMemory, arrow_errors, arrow_table, check_features, check_targets, table_block
+from sdlgm.data.source import DEFAULT_BATCH_ROWS, NO_TARGETS, Block, RowSource, TargetColumns, concatenate
 from sdlgm.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
+
+# Bytes of the file that are parsed at a time. A line has to fit in.
+BLOCK_BYTES = 1 << 20
+# Bytes of a target: numbers as they are read, joined, checked and handed on; references to texts.
+_TARGET_BYTES = 32
 
 
 class CsvFile(RowSource):
@@ -44,6 +51,7 @@ class CsvFile(RowSource):
         check_column_names(path, names)
         self.feature_names, self._targets = targets.split(path, names)
         self._as_text = targets.as_text
+        self._texts = TextMemory(path) if targets.as_text else None
         by_name = {field.name: self._stored(field) for field in fields}
         check_features(path, [by_name[name] for name in self.feature_names])
         if not self._as_text:
@@ -68,12 +76,13 @@ class CsvFile(RowSource):
         return field.with_type(pa.float64()) if loose else field
 
     def _read_options(self) -> "arrow_csv.ReadOptions":
-        return optional_import("pyarrow.csv", EXTRA).ReadOptions(autogenerate_column_names=not self._header)
+        return optional_import("pyarrow.csv", EXTRA).ReadOptions(
+            autogenerate_column_names=not self._header, block_size=BLOCK_BYTES
+        )
 
     def _read_batches(self, size: int) -> Iterator[Block]:
         pa, arrow = optional_import("pyarrow", EXTRA), optional_import("pyarrow.csv", EXTRA)
         convert = arrow.ConvertOptions(column_types=self._types, include_columns=list(self._types))
-        texts: dict[str, str] | None = {} if self._as_text else None
         features = self.feature_names or ()
         first = 0
         with arrow_errors(self.path, "csv"):
@@ -82,7 +91,7 @@ class CsvFile(RowSource):
                     for batch in reader:
                         place = f"rows {first} to {first + batch.num_rows - 1}"
                         table = pa.Table.from_batches([batch])
-                        yield table_block(self.path, table, features, self._targets, place=place, texts=texts)
+                        yield table_block(self.path, table, features, self._targets, place=place, texts=self._texts)
                         first += batch.num_rows
             except pa.ArrowInvalid as error:
                 if "conversion error" not in str(error):
@@ -91,6 +100,19 @@ class CsvFile(RowSource):
                     f"{self.where}: a column of numbers holds something else after row {first} ({error}); remove the "
                     "column, encode it as numbers, or name it as the label column"
                 ) from error
+
+    def read(self) -> Block:
+        blocks: list[Block] = []
+        needed = 0
+        for block in self.batches(DEFAULT_BATCH_ROWS):
+            blocks.append(block)
+            # The rows are in memory twice as they are joined, and later as a matrix and as named columns.
+            needed += len(block) * (2 * 8 * self.row_shape[0] + _TARGET_BYTES * len(self._targets))
+            held = needed + (0 if self._texts is None else self._texts.n_bytes)
+            check_memory(self.where, held, self.path.stat().st_size, "cut it into smaller files")
+            if self._texts is not None:
+                self._texts.held = needed
+        return concatenate(blocks)
 
 
 def has_header(path: Path) -> bool:
@@ -101,10 +123,10 @@ def has_header(path: Path) -> bool:
     """
     missing = optional_import("pyarrow.csv", EXTRA).ConvertOptions().null_values
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        lines = [file.readline(), file.readline()]
-        file.seek(0)
-        records = csv.reader(file)
-        first, second = ([field.strip() for field in next(records, [])] for _ in range(2))
+        start = file.read(BLOCK_BYTES)
+    lines = [*start.splitlines()[:2], "", ""]
+    records = csv.reader(io.StringIO(start, newline=""))
+    first, second = ([field.strip() for field in next(records, [])] for _ in range(2))
     if not all(map(_is_number, set(first).difference(missing, [""]))):
         return True
     if len(first) > 1 and first == [str(i) for i in range(len(first))]:

@@ -1,5 +1,6 @@
 """Arrays in ``.npy`` files."""
 
+import io
 import math
 import os
 from collections.abc import Iterator
@@ -9,13 +10,15 @@ from typing import IO
 
 import numpy as np
 
+from sdlgm._limits import check_stated_size
 from sdlgm.data.checks import check_array, check_has_rows, float_dtype
-from sdlgm.data.limits import check_stated_size
 from sdlgm.data.source import Block, Part, PartedSource
 from sdlgm.errors import DataError
 
 # Bytes of a part.
 PART_BYTES = 1 << 23
+# More bytes than numpy accepts as a header.
+_HEADER_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ def parse_header(file: IO[bytes]) -> NpyHeader:
         If the array has Python objects or an impossible shape. Damaged headers raise other errors as well.
 
     """
+    # The header states its own length, and a member of an archive can unpack to any length.
+    file = io.BytesIO(file.read(_HEADER_BYTES))
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     shape, fortran_order, dtype = readers[np.lib.format.read_magic(file)](file)
     if dtype.hasobject or any(side < 0 for side in shape):

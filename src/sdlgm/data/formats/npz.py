@@ -2,83 +2,173 @@
 
 import math
 import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
+from sdlgm._limits import check_memory, check_stated_size
 from sdlgm.data.checks import check_array, float_dtype
+from sdlgm.data.compressed import PIECE_BYTES, read_values
 from sdlgm.data.formats.npy import NpyHeader, parse_header
-from sdlgm.data.limits import check_stated_size, check_unpacked_size
 from sdlgm.data.source import Block, WholeSource
 from sdlgm.errors import DataError
 
 _SPARSE = {"format", "shape", "data"}
+# Bytes of the name of a sparse format, as scipy stores it, or of a shape.
+_SMALL_BYTES = 64
+_REMEDY = "save the array as .npy"
 
 
-def read_headers(path: Path) -> dict[str, NpyHeader]:
-    """Read the headers of the arrays of an archive, and compare them with the sizes of its members.
+@dataclass(frozen=True)
+class Member:
+    """An array of an archive."""
 
-    Parameters
-    ----------
-    path : Path
-        The archive.
+    entry: zipfile.ZipInfo
+    header: NpyHeader
 
-    Returns
-    -------
-    dict
-        Headers by the names of the arrays.
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return math.prod(self.header.shape)
 
-    """
-    headers = {}
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-            check_unpacked_size(path, sum(member.file_size for member in members))
-            for member in members:
-                with archive.open(member) as file:
-                    header = parse_header(file)
-                where = f"{path}: {member.filename}"
-                check_stated_size(where, header.shape, header.dtype.itemsize, header.offset, member.file_size)
-                headers[member.filename.removesuffix(".npy")] = header
-    except DataError:
-        raise
-    except Exception as error:  # damaged archives make zipfile, zlib and numpy fail in many ways
-        raise _damaged(path, error) from error
-    return headers
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the values as they are stored."""
+        return self.size * self.header.dtype.itemsize
 
 
-def read_sparse(path: Path) -> sp.csr_matrix | None:
-    """Read a sparse matrix that `scipy.sparse.save_npz` wrote.
+class Archive:
+    """Headers of the arrays of an archive, compared with the sizes of its members.
 
     Parameters
     ----------
     path : Path
         The archive.
 
-    Returns
-    -------
-    CSR matrix or None
-        None if the archive holds something else.
+    Attributes
+    ----------
+    members : dict
+        Members by the names of the arrays.
 
     """
-    if not set(read_headers(path)) >= _SPARSE:
-        return None
-    return _load_sparse(path)
 
+    def __init__(self, path: Path):
+        self.path = path
+        self.members: dict[str, Member] = {}
+        try:
+            with zipfile.ZipFile(path) as archive:
+                for entry in archive.infolist():
+                    with archive.open(entry) as file:
+                        header = parse_header(file)
+                    where = f"{path}: {entry.filename}"
+                    check_stated_size(where, header.shape, header.dtype.itemsize, header.offset, entry.file_size)
+                    self.members[entry.filename.removesuffix(".npy")] = Member(entry, header)
+        except DataError:
+            raise
+        except Exception as error:  # damaged archives make zipfile, zlib and numpy fail in many ways
+            raise self.damaged(error) from error
 
-def _load_sparse(path: Path) -> sp.csr_matrix:
-    try:
-        with path.open("rb") as file:  # numpy does not close a file that it cannot read
-            matrix = sp.csr_matrix(sp.load_npz(file))
-        matrix.check_format(full_check=True)
-    except Exception as error:  # as above
-        raise _damaged(path, error) from error
-    return matrix
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the archive has a matrix that `scipy.sparse.save_npz` wrote."""
+        return set(self.members) >= _SPARSE
 
+    def damaged(self, error: object) -> DataError:
+        """Return the error for an archive that cannot be read."""
+        return DataError(
+            f"{self.path}: not a .npz archive of plain arrays, or damaged ({error}); save it with numpy.savez"
+        )
 
-def _damaged(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path}: not a .npz archive of plain arrays, or damaged ({error}); save it with numpy.savez")
+    def check_memory(self, n_bytes: int, remedy: str = _REMEDY) -> None:
+        """Raise if reading takes too much memory."""
+        check_memory(self.path, n_bytes + 8 * PIECE_BYTES, self.path.stat().st_size, remedy)
+
+    def read(self, name: str, dtype: np.dtype | None = None) -> np.ndarray:
+        """Read an array.
+
+        Parameters
+        ----------
+        name : str
+            Name of the array.
+        dtype : dtype or None, default=None
+            Type to convert it to; None for the type in the file.
+
+        Returns
+        -------
+        ndarray
+
+        """
+        member = self.members[name]
+        header = member.header
+        try:
+            with zipfile.ZipFile(self.path) as archive, archive.open(member.entry) as file:
+                file.read(header.offset)
+                values = read_values(file, member.size, header.dtype, dtype or header.dtype.newbyteorder("="))
+                file.read(PIECE_BYTES)  # at the end of a member its checksum is compared
+        except Exception as error:  # as above
+            raise self.damaged(error) from error
+        return values.reshape(header.shape[::-1]).T if header.fortran_order else values.reshape(header.shape)
+
+    def read_small(self, name: str) -> np.ndarray:
+        """Read an array that describes the others."""
+        if self.members[name].n_bytes > _SMALL_BYTES:
+            raise self.damaged(f"its {name} has {self.members[name].n_bytes} bytes")
+        return self.read(name)
+
+    def read_shape(self) -> tuple[int, int]:
+        """Read the shape of a sparse matrix."""
+        shape = self.read_small("shape")
+        if shape.shape != (2,) or shape.dtype.kind not in "iu":
+            raise DataError(f"{self.path}: its shape is {shape.dtype} of shape {shape.shape}, not two whole numbers")
+        return int(shape[0]), int(shape[1])
+
+    def read_sparse(self, formats: Sequence[str]) -> sp.csr_matrix:
+        """Read a sparse matrix.
+
+        Parameters
+        ----------
+        formats : sequence of str
+            Formats that are accepted: ``"csr"``, ``"csc"``. The conversion of others takes as much memory as their
+            shape states.
+
+        Returns
+        -------
+        CSR matrix
+
+        """
+        kind = str(self.read_small("format").astype("U").item())
+        if kind not in formats:
+            raise DataError(
+                f"{self.path}: holds a sparse matrix in the format {kind}; convert it with .tocsr() and save it again"
+            )
+        shape = self.read_shape()
+        if not {"indices", "indptr"} <= set(self.members):
+            raise self.damaged("it has no indices or no indptr")
+        if self.members["data"].header.dtype.kind not in "biuf":
+            raise DataError(f"{self.path}: holds {self.members['data'].header.dtype}, not real numbers")
+        self._check_sparse_memory(kind, shape)
+        try:
+            parts = tuple(self.read(name) for name in ("data", "indices", "indptr"))
+            matrix = {"csr": sp.csr_matrix, "csc": sp.csc_matrix}[kind](parts, shape=shape)
+            matrix.check_format(full_check=True)
+            return sp.csr_matrix(matrix)
+        except DataError:
+            raise
+        except Exception as error:  # scipy fails in many ways
+            raise self.damaged(error) from error
+
+    def _check_sparse_memory(self, kind: str, shape: tuple[int, int]) -> None:
+        data, indices, ends = (self.members[name] for name in ("data", "indices", "indptr"))
+        n_values = max(data.size, indices.size)
+        stored = data.n_bytes + indices.n_bytes + ends.n_bytes
+        # Copies of the indices as another type, and of the values and row ends while they are checked.
+        needed = stored + 9 * n_values + 16 * ends.size
+        if kind == "csc":
+            needed += data.n_bytes + 8 * n_values + 16 * (shape[0] + 1)
+        self.check_memory(needed, "save fewer rows in a file")
 
 
 class NpzFile(WholeSource):
@@ -101,39 +191,33 @@ class NpzFile(WholeSource):
         self.path = path
         self.where = str(path)
         self.name = path.name
-        headers = read_headers(path)
-        names = list(headers)
-        self._target = target if target in headers else None
-        self._key = "X" if "X" in headers else names[0] if len(names) == 1 and not only_x else None
-        self._is_sparse = set(headers) >= _SPARSE and not only_x
+        self._archive = archive = Archive(path)
+        names = list(archive.members)
+        self._target = target if target in archive.members else None
+        self._key = "X" if "X" in archive.members else names[0] if len(names) == 1 and not only_x else None
+        self._is_sparse = archive.is_sparse and not only_x
         if self._is_sparse:
             self._target = None
-            self.row_shape = (self._sparse_width(headers["shape"]),)
+            self.row_shape = (archive.read_shape()[1],)
             return
         if self._key is None:
             found = ", ".join(name[:40] for name in names[:10])
             raise DataError(f"{path}: has the arrays {found}; name the observations X")
-        header = headers[self._key]
+        header = archive.members[self._key].header
         check_array(f"{path}: {self._key}", header.shape, header.dtype, channels=channels)
         self.row_shape = header.shape[1:]
 
-    def _sparse_width(self, header: NpyHeader) -> int:
-        if header.shape != (2,):
-            raise DataError(f"{self.path}: its shape is an array of shape {header.shape}, not of two numbers")
-        return int(self._arrays("shape")["shape"][1])
-
-    def _arrays(self, *names: str) -> dict[str, np.ndarray]:
-        try:
-            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                return {name: archive[name] for name in names}
-        except Exception as error:  # as above
-            raise _damaged(self.path, error) from error
-
     def _load(self) -> Block:
+        archive = self._archive
         if self._is_sparse or self._key is None:
-            return Block(_load_sparse(self.path))
-        targets = () if self._target is None else (self._target,)
-        arrays = self._arrays(self._key, *targets)
-        array = arrays[self._key]
-        rows = array.reshape(len(array), math.prod(self.row_shape)).astype(float_dtype(array.dtype), copy=False)
-        return Block(rows, {name: arrays[name] for name in targets})
+            return Block(archive.read_sparse(("csr", "csc")))
+        member = archive.members[self._key]
+        header, dtype = member.header, float_dtype(member.header.dtype)
+        # A matrix that is stored by columns is copied into rows.
+        needed = member.size * dtype.itemsize * (2 if header.fortran_order else 1)
+        if self._target is not None:
+            target = archive.members[self._target]
+            needed += target.n_bytes + 16 * target.size
+        archive.check_memory(needed)
+        rows = archive.read(self._key, dtype).reshape(header.shape[0], math.prod(self.row_shape))
+        return Block(rows, {} if self._target is None else {self._target: archive.read(self._target)})

@@ -1,16 +1,18 @@
 """Tables in parquet files."""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from sdlgm._limits import check_memory
 from sdlgm._optional import optional_import
 from sdlgm.data.checks import check_column_names, check_has_rows
 from sdlgm.data.columns import (
     EXTRA,
-    arrow_errors,
+    TextMemory,
     arrow_table,
     check_features,
     check_flat,
@@ -18,8 +20,8 @@ from sdlgm.data.columns import (
     is_text,
     table_block,
 )
-from sdlgm.data.limits import check_n_values
-from sdlgm.data.source import NO_TARGETS, Block, Part, PartedSource, TargetColumns, concatenate
+from sdlgm.data.parquet_memory import REMEDY, GroupMemory, group_memory, open_parquet
+from sdlgm.data.source import NO_TARGETS, Block, Part, PartedSource, TargetColumns
 from sdlgm.errors import DataError
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from pyarrow import parquet
 
 _EXACT_IN_SINGLE = ("float", "halffloat", "bool", "int8", "uint8", "int16", "uint16")
+# Bytes of a target beside its column: the numbers as they are read, checked and handed on; the index of a text, with
+# its copies and the hashes from which it is made.
+_TARGET_BYTES, _TEXT_BYTES = 24, 64
 
 
 class ParquetFile(PartedSource):
@@ -45,29 +50,29 @@ class ParquetFile(PartedSource):
         self.path = path
         self.where = str(path)
         self.name = path.name
-        with arrow_errors(path, "parquet"), self._open() as file:
+        with open_parquet(path) as file:
             fields = list(file.schema_arrow)
             names = [field.name for field in fields]
             metadata = file.metadata
-            groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-            sizes = [(group.num_rows, group.num_columns) for group in groups]
+            sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
         check_column_names(path, names)
         check_flat(path, fields)
         self.feature_names, self._targets = targets.split(path, names)
-        by_name = dict(zip(names, fields, strict=True))
-        check_features(path, [by_name[name] for name in self.feature_names])
-        self._texts: dict[str, str] | None = {} if targets.as_text else None
+        self._fields = dict(zip(names, fields, strict=True))
+        self._indices = {name: index for index, name in enumerate(names)}
+        check_features(path, [self._fields[name] for name in self.feature_names])
+        self._texts = TextMemory(path) if targets.as_text else None
         if not targets.as_text:
-            check_targets(path, [by_name[name] for name in self._targets])
-        self._text_columns = [name for name in self._targets if is_text(by_name[name].type)]
+            check_targets(path, [self._fields[name] for name in self._targets])
+        self._text_columns = [name for name in self._targets if is_text(self._fields[name].type)]
         self.row_shape = (len(self.feature_names),)
-        exact = all(str(by_name[name].type) in _EXACT_IN_SINGLE for name in self.feature_names)
+        exact = all(str(self._fields[name].type) in _EXACT_IN_SINGLE for name in self.feature_names)
         self.dtype = np.dtype(np.float32 if exact else np.float64)
-        self._n_file_columns = len(names)
         self.parts = []
         first = 0
-        for number, (n_rows, n_columns) in enumerate(sizes):
-            check_n_values(path, n_rows, n_columns)
+        for number, n_rows in enumerate(sizes):
+            if n_rows < 0:
+                raise DataError(f"{path}: row group {number} has {n_rows} rows; write the file again")
             if n_rows:
                 self.parts.append(Part(path, first, n_rows, number))
                 first += n_rows
@@ -81,52 +86,85 @@ class ParquetFile(PartedSource):
     def describe(self, part: Part, row: int) -> str:
         return f"row {row} of row group {part.place}"
 
-    def _open(self, **options: bool | int | list[str]) -> "parquet.ParquetFile":
-        return optional_import("pyarrow.parquet", EXTRA).ParquetFile(self.path, **options)
+    def check_parts(self) -> None:
+        """Raise if a row group takes too much memory to be read at once."""
+        with self._open() as file:
+            for part in self.parts:
+                self._check_part_memory(file, part, self.dtype)
+
+    def _open(self, **options: bool | int | list[str]) -> AbstractContextManager["parquet.ParquetFile"]:
+        return open_parquet(self.path, **options)
 
     @property
     def _columns(self) -> list[str]:
         return [*(self.feature_names or ()), *self._targets]
 
-    def _read_part(self, part: Part, dtype: np.dtype | None) -> Block:
-        options = {"pre_buffer": False, "read_dictionary": self._text_columns}
-        with arrow_errors(self.path, "parquet"), self._open(**options) as file:
-            return self._read_group(file, part, dtype, use_threads=False)
+    def _check_memory(self, n_bytes: int, remedy: str = REMEDY) -> None:
+        check_memory(self.where, n_bytes, self.path.stat().st_size, remedy)
 
-    def _read_group(
-        self, file: "parquet.ParquetFile", part: Part, dtype: np.dtype | None, *, use_threads: bool
-    ) -> Block:
+    def _group_memory(self, file: "parquet.ParquetFile", part: Part) -> GroupMemory:
+        fields, indices = ([by[name] for name in self._columns] for by in (self._fields, self._indices))
+        return group_memory(self.path, file.metadata, fields, indices, part.place)
+
+    def _row_bytes(self, dtype: np.dtype) -> int:
+        """Return the bytes of a row of the result."""
+        target = _TARGET_BYTES if self._texts is None else _TEXT_BYTES
+        return self.row_shape[0] * dtype.itemsize + len(self._targets) * target
+
+    def _check_part_memory(self, file: "parquet.ParquetFile", part: Part, dtype: np.dtype) -> None:
+        self._check_memory(self._group_memory(file, part).whole + part.n_rows * self._row_bytes(dtype))
+
+    def _read_part(self, part: Part, dtype: np.dtype | None) -> Block:
+        dtype = np.dtype(np.float64) if dtype is None else dtype
+        options = {"pre_buffer": False, "read_dictionary": self._text_columns}
+        with self._open(**options) as file:
+            self._check_part_memory(file, part, dtype)
+            return self._read_group(file, part, np.empty((part.n_rows, *self.row_shape), dtype), use_threads=False)
+
+    def _read_group(self, file: "parquet.ParquetFile", part: Part, out: np.ndarray, *, use_threads: bool) -> Block:
         table = file.read_row_group(part.place, columns=self._columns, use_threads=use_threads)
         if table.num_rows != part.n_rows:
             raise DataError(
                 f"{self.where}: row group {part.place} has {table.num_rows} rows, and should have {part.n_rows}; write "
                 "the file again"
             )
-        return self._block(table, f"row group {part.place}", dtype)
+        return self._block(table, f"row group {part.place}", out)
 
     def _read_batches(self, size: int) -> Iterator[Block]:
         pa = optional_import("pyarrow", EXTRA)
         options = {"buffer_size": 1 << 16, "pre_buffer": False, "read_dictionary": self._text_columns}
         first = 0
-        with arrow_errors(self.path, "parquet"), self._open(**options) as file:
+        with self._open(**options) as file:
+            for part in self.parts:
+                needed = self._group_memory(file, part).batch(size) + size * self._row_bytes(np.dtype(np.float64))
+                self._check_memory(needed, "write smaller pages or row groups")
             for batch in file.iter_batches(size, columns=self._columns):
                 place = f"rows {first} to {first + batch.num_rows - 1}"
-                yield self._block(pa.Table.from_batches([batch]), place, None)
+                yield self._block(pa.Table.from_batches([batch]), place, np.empty((batch.num_rows, *self.row_shape)))
                 first += batch.num_rows
 
     def read(self) -> Block:
         check_has_rows(self.where, self.n_rows)
-        check_n_values(self.where, self.n_rows, self._n_file_columns)
-        blocks = []
-        with arrow_errors(self.path, "parquet"), self._open(read_dictionary=self._text_columns) as file:
+        with self._open(read_dictionary=self._text_columns) as file:
+            groups = [self._group_memory(file, part) for part in self.parts]
+            # The result, and beside it a row group, or the named columns that are made of it later.
+            features = self.n_rows * self.row_shape[0] * 8
+            largest = max(group.whole for group in groups)
+            needed = self.n_rows * self._row_bytes(np.dtype(np.float64)) + max(features, largest)
+            self._check_memory(needed)
+            if self._texts is not None:
+                self._texts.held = needed
+            X = np.empty((self.n_rows, *self.row_shape))
+            blocks = []
             for part in self.parts:  # as `read_part`, with one look at the metadata of the file
-                blocks.append(self._read_group(file, part, None, use_threads=True))
+                out = X[part.first : part.first + part.n_rows]
+                blocks.append(self._read_group(file, part, out, use_threads=True))
                 self._check_part(part, blocks[-1])
-        return concatenate(blocks)
+        return Block(X, {name: np.concatenate([block.targets[name] for block in blocks]) for name in self._targets})
 
-    def _block(self, table: "pa.Table", place: str, dtype: np.dtype | None) -> Block:
+    def _block(self, table: "pa.Table", place: str, out: np.ndarray) -> Block:
         features = self.feature_names or ()
-        return table_block(self.path, table, features, self._targets, place=place, texts=self._texts, dtype=dtype)
+        return table_block(self.path, table, features, self._targets, place=place, texts=self._texts, out=out)
 
 
 def write_parquet(path: Path, X: np.ndarray, names: list[str]) -> None:
