@@ -6,6 +6,7 @@ time for.
 
 import contextlib
 import functools
+import gzip
 import json
 import tempfile
 from collections.abc import Callable
@@ -20,6 +21,7 @@ import scipy.sparse as sp
 from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter, SDLGMError, load
 from sdlgm.data import CodedParts, load_data, open_batches, open_rows, read_codes, read_counted, read_labelled
 from sdlgm.data.code_folder import MANIFEST
+from sdlgm.errors import DataError
 
 RNG = np.random.default_rng(0)
 X = RNG.random((12, 4))
@@ -147,8 +149,41 @@ def _parquet(path: Path) -> None:
     pq.write_table(pa.table({"a": X[:, 0], "b": [1] * 12}), path)
 
 
+def _parquet_lists(path: Path) -> None:
+    pq.write_table(pa.table({"a": [[1, 2], [3]], "b": [1.0, 2.0]}), path)
+
+
+def _read_lists(path: Path) -> None:
+    """Read a file with lists, which is refused, and go on to the other entries if it is not."""
+    for read in (_open_and_read, _read_batches, lambda path: load_data(str(path))):
+        with contextlib.suppress(DataError):
+            read(path)
+
+
+def _parquet_texts(path: Path) -> None:
+    pq.write_table(pa.table({"a": X[:, 0], "label": list("abcabcabcabc")}), path)
+
+
+def _sparse(kind: str) -> Callable[[Path], object]:
+    return lambda path: sp.save_npz(path, getattr(sp.csr_matrix(X[:, :2]), f"to{kind}")())
+
+
+def _read_sparse(path: Path) -> None:
+    """Read a matrix as data and as codes. Some formats are refused."""
+    for read in (lambda path: load_data(str(path)), read_codes):
+        with contextlib.suppress(DataError):
+            read(path)
+
+
+IDX = b"\0\0\x08\x02\0\0\0\x03\0\0\0\x02" + bytes(range(6))
+
+
 def _idx(path: Path) -> None:
-    path.write_bytes(b"\0\0\x08\x02\0\0\0\x03\0\0\0\x02" + bytes(range(6)))
+    path.write_bytes(IDX)
+
+
+def _gzipped(content: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(gzip.compress(content, mtime=0))
 
 
 ARFF = """@relation r
@@ -189,4 +224,10 @@ TARGETS = {
     "arff": Target(".arff", _text(f"{ARFF}{DENSE}"), _arff),
     "arff_sparse": Target(".arff", _text(f"{ARFF}{SPARSE}"), _arff),
     "arff_labels": Target(".xml", _text(LABELS), _arff_labels),
+    "arff_gzipped": Target(".arff", _gzipped(f"{ARFF}{SPARSE}".encode()), _arff),
+    "arff_labels_gzipped": Target(".xml", _gzipped(LABELS.encode()), _arff_labels),
+    "idx_gzipped": Target("-idx2-ubyte.gz", _gzipped(IDX), lambda path: load_data(str(path))),
+    "parquet_lists": Target(".parquet", _parquet_lists, _read_lists),
+    "parquet_texts": Target(".parquet", _parquet_texts, lambda path: load_data(str(path), label_column="label")),
+    **{f"sparse_{kind}": Target(".npz", _sparse(kind), _read_sparse) for kind in ("csc", "coo", "dia", "bsr")},
 }

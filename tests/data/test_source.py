@@ -47,19 +47,31 @@ def test__parquet__bad_columns__are_refused_by_every_entry(tmp_path, read, colum
         read(str(tmp_path / "data.parquet"))
 
 
-def test__parquet__too_many_values__are_refused_by_every_entry(tmp_path, read, monkeypatch):
+def test__parquet__too_much_memory__is_refused_by_every_entry(tmp_path, read, monkeypatch):
     pq.write_table(pa.table({"a": np.zeros(10), "b": np.zeros(10)}), tmp_path / "data.parquet")
-    monkeypatch.setattr("MAX_VALUES", 19)
-    with pytest.raises(DataError, match=r"data\.parquet: has 10 rows of 2 columns to be read at once, more than 19"):
+    monkeypatch.setenv("SDLGM_MAX_MEMORY", "20K")
+    with pytest.raises(DataError, match=r"data\.parquet: takes \d+ bytes of memory to read, more than 20480 bytes"):
         read(str(tmp_path / "data.parquet"))
 
 
 def test__parquet__many_small_row_groups__are_read_in_parts_only(tmp_path, monkeypatch):
-    pq.write_table(pa.table({"a": np.zeros(10)}), tmp_path / "data.parquet", row_group_size=2)
-    monkeypatch.setattr("MAX_VALUES", 4)
-    assert ENTRIES["open_rows"](tmp_path / "data.parquet").shape == (10, 1)
-    with pytest.raises(DataError, match="read it with --stream or open_rows"):
+    pq.write_table(pa.table({"a": np.zeros(100_000)}), tmp_path / "data.parquet", row_group_size=10_000)
+    monkeypatch.setenv("SDLGM_MAX_MEMORY", "1M")
+    assert ENTRIES["open_rows"](tmp_path / "data.parquet").shape == (100_000, 1)
+    with pytest.raises(DataError, match="read the file with --stream or open_rows"):
         load_data(str(tmp_path / "data.parquet"))
+
+
+def test__parquet__column_with_other_number_of_values__is_refused(tmp_path):
+    path = tmp_path / "data.parquet"
+    pq.write_table(pa.table({"a": np.arange(10.0)}), path)
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    ten, more = b"\x16\x14", b"\x16\x7e"
+    rows, values, *rest = content[footer:].split(ten)  # the rows of the file come first, then the values of the column
+    path.write_bytes(content[:footer] + rows + ten + values + more + ten.join(rest))
+    with pytest.raises(DataError, match=r"data\.parquet: column 'a' has 63 values in row group 0, which has 10 rows"):
+        load_data(str(path))
 
 
 NPY_ENTRIES = [name for name in ENTRIES if name != "read_labelled"]

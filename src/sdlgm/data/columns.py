@@ -165,12 +165,13 @@ def table_block(
 
     """
     X = np.empty((table.num_rows, len(features))) if out is None else out
+    columns = dict(zip(table.column_names, table.columns, strict=True))
     for i, name in enumerate(features):
-        X[:, i] = _numbers(path, name, table[name], place)
+        X[:, i] = _numbers(path, name, columns[name], place)
     if texts is None:
-        values = {name: _numbers(path, name, table[name], place).astype(np.float64) for name in targets}
+        values = {name: _numbers(path, name, columns[name], place).astype(np.float64) for name in targets}
     else:
-        values = {name: _texts(table[name], texts) for name in targets}
+        values = {name: _texts(columns[name], texts) for name in targets}
     return Block(X, values)
 
 

@@ -6,7 +6,7 @@ import io
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def open_content(path: Path) -> Iterator[IO[bytes]]:
     try:
         with path.open("rb") as file:
             is_gzipped = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if is_gzipped else path.open("rb") as file:
+        with cast(IO[bytes], gzip.open(path) if is_gzipped else path.open("rb")) as file:
             yield file
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read ({error})") from error

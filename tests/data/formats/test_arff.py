@@ -1,5 +1,6 @@
 """ARFF files and the named data sets in this format; downloads use a server in this process."""
 
+import gzip
 import hashlib
 import os
 import shutil
@@ -196,24 +197,36 @@ def test__load_mulan__missing_files_or_other_text__are_named(tmp_path):
         load_mulan(path)
 
 
+def test__load_mulan__xml_too_large__is_refused(tmp_path):
+    path = write(tmp_path, small(), SMALL_XML)
+    path.with_suffix(".xml").write_bytes(gzip.compress(b"<labels>" + b" " * 2**24))
+    with pytest.raises(DataError, match=r"made\.xml: is larger than 16777216 bytes"):
+        load_mulan(path)
+
+
+def test__load_mulan__nested_too_deeply__is_refused(tmp_path):
+    xml = "<labels>" + "<label name='a'>" * 200 + "</label>" * 200 + "</labels>"
+    with pytest.raises(DataError, match=r"made\.xml: its labels are nested more than 100 deep"):
+        load_mulan(write(tmp_path, small(), xml))
+
+
 @pytest.mark.parametrize(
-    ("limit", "message"),
+    ("kind", "rows", "limit"),
     [
-        ("MAX_XML_BYTES", r"made\.xml: is larger than 3 bytes"),
-        ("MAX_ARFF_BYTES", r"made\.arff: is larger than 3 bytes"),
-        ("MAX_ARFF_VALUES", r"made\.arff: is too large; it has more than 3 values"),
+        ("numeric", "{0 1}\n" * 1_000, "30K"),  # rows
+        ("{" + ",".join("abcdefghij") + "}", "{0 b}\n" * 500, "40K"),  # columns of a nominal attribute
+        ("{" + ",".join(f"v{i}" for i in range(500)) + "}", "{0 v1}\n", "60K"),  # names
+        ("numeric", "{0 " + "1" * 2_000 + "}\n", "40K"),  # a line
     ],
 )
-def test__load_mulan__too_large__is_refused(tmp_path, monkeypatch, limit, message):
-    monkeypatch.setattr(limit, 3)
-    with pytest.raises(DataError, match=message):
-        load_mulan(write(tmp_path, small(row="{0 1}\n{}"), SMALL_XML))
-
-
-def test__load_mulan__too_many_columns__are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("MAX_ARFF_VALUES", 7)
-    with pytest.raises(DataError, match="too large, 2 rows of 4 features"):
-        load_mulan(write(tmp_path, small("{a,b,c,d}", row="{0 b}\n{}"), SMALL_XML))
+def test__load_mulan__too_much_memory__is_refused(tmp_path, monkeypatch, kind, rows, limit):
+    path = write(tmp_path, small(kind, row=rows), SMALL_XML)
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    monkeypatch.setenv("SDLGM_MAX_MEMORY", limit)
+    with pytest.raises(DataError, match=r"made\.arff: takes \d+ bytes of memory to read"):
+        load_mulan(path)
+    monkeypatch.delenv("SDLGM_MAX_MEMORY")
+    assert load_mulan(path).X.size
 
 
 @given(position=st.floats(0, 1), byte=st.integers(0, 255), sparse=st.booleans())

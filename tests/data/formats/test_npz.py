@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from sdlgm.data import load_data, open_batches, read_counted, read_table
+from sdlgm.data import load_data, open_batches, read_codes, read_counted, read_table
 from sdlgm.errors import DataError
 
 
@@ -41,6 +41,42 @@ def test__npz__labels_of_another_length__are_refused(tmp_path, X):
 @pytest.mark.parametrize("read", [load_data, read_counted, lambda path: list(open_batches(path))])
 def test__npz__archive_that_unpacks_to_too_much__is_refused(tmp_path, monkeypatch, read):
     np.savez_compressed(tmp_path / "data.npz", X=np.zeros((1000, 100)))
-    monkeypatch.setattr("MAX_UNPACKED", 1000)
-    with pytest.raises(DataError, match=r"data\.npz: unpacks to \d+ bytes"):
+    monkeypatch.setenv("SDLGM_MAX_MEMORY", "8M")
+    with pytest.raises(DataError, match=r"data\.npz: takes 8\.\d MiB of memory to read, more than 8.0 MiB"):
         read(str(tmp_path / "data.npz"))
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+def test__npz__sparse_rows__are_read(tmp_path, X, kind):
+    sp.save_npz(tmp_path / "data.npz", sp.csr_matrix(X).asformat(kind))
+    read = load_data(str(tmp_path / "data.npz")).X
+    assert isinstance(read, sp.csr_matrix)
+    np.testing.assert_array_equal(read.toarray(), X)
+
+
+@pytest.mark.parametrize("kind", ["coo", "dia", "bsr"])
+def test__npz__sparse_format_whose_shape_takes_memory__is_refused(tmp_path, X, kind):
+    sp.save_npz(tmp_path / "data.npz", sp.csr_matrix(X).asformat(kind))
+    with pytest.raises(DataError, match=rf"in the format {kind}; convert it with .tocsr\(\)"):
+        load_data(str(tmp_path / "data.npz"))
+
+
+@pytest.mark.parametrize("kind", ["csc", "coo", "dia", "bsr"])
+def test__read_codes__other_sparse_format__is_refused(tmp_path, kind):
+    sp.save_npz(tmp_path / "codes.npz", sp.csr_matrix(np.eye(3, dtype=int)).asformat(kind))
+    with pytest.raises(DataError, match=rf"in the format {kind}; convert it with .tocsr\(\)"):
+        read_codes(tmp_path / "codes.npz")
+
+
+def test__npz__stored_by_columns__is_read_by_rows(tmp_path, X):
+    np.savez(tmp_path / "data.npz", X=np.asfortranarray(X))
+    np.testing.assert_array_equal(load_data(str(tmp_path / "data.npz")).X, X)
+
+
+def test__npz__damaged_values__are_refused_by_their_checksum(tmp_path):
+    np.savez(tmp_path / "data.npz", X=np.ones((100, 4)))
+    content = bytearray((tmp_path / "data.npz").read_bytes())
+    content[1000] ^= 1
+    (tmp_path / "data.npz").write_bytes(content)
+    with pytest.raises(DataError, match="CRC"):
+        load_data(str(tmp_path / "data.npz"))

@@ -284,7 +284,7 @@ class _Lines(Iterator[str]):
                 raise StopIteration
             self.number += 1
             if len(line) >= self._longest and not line.endswith("\n"):
-                self.check_memory(_LINE_RATIO * len(line) + 1)
+                self.check_memory(_LINE_RATIO * (len(line) + 1))
             line = line.strip()
             if line and not line.startswith("%"):
                 return line

@@ -125,6 +125,8 @@ def has_header(path: Path) -> bool:
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         start = file.read(BLOCK_BYTES)
     lines = [*start.splitlines()[:2], "", ""]
+    if len(lines[0]) >= BLOCK_BYTES:
+        raise DataError(f"{path}: its first line is longer than a megabyte; save wide tables as .npy or .parquet")
     records = csv.reader(io.StringIO(start, newline=""))
     first, second = ([field.strip() for field in next(records, [])] for _ in range(2))
     if not all(map(_is_number, set(first).difference(missing, [""]))):

@@ -95,7 +95,9 @@ def parse_idx(content: bytes, where: str) -> np.ndarray:
     """
     file = io.BytesIO(content)
     header = parse_header(file, where)
-    check_memory(where, len(content) + header.memory(header.dtype), len(content))
+    expected, n_bytes = header.memory(header.stored), len(content) - file.tell()
+    if n_bytes != expected:  # before memory is taken
+        raise DataError(f"{where}: the IDX header states {expected} bytes, and the file has {n_bytes}; copy it again")
     return _read_array(file, where, header, header.dtype)
 
 

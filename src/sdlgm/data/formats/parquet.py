@@ -136,7 +136,8 @@ class ParquetFile(PartedSource):
         first = 0
         with self._open(**options) as file:
             for part in self.parts:
-                needed = self._group_memory(file, part).batch(size) + size * self._row_bytes(np.dtype(np.float64))
+                n_rows = min(size, part.n_rows)
+                needed = self._group_memory(file, part).batch(n_rows) + n_rows * self._row_bytes(np.dtype(np.float64))
                 self._check_memory(needed, "write smaller pages or row groups")
             for batch in file.iter_batches(size, columns=self._columns):
                 place = f"rows {first} to {first + batch.num_rows - 1}"
@@ -147,10 +148,11 @@ class ParquetFile(PartedSource):
         check_has_rows(self.where, self.n_rows)
         with self._open(read_dictionary=self._text_columns) as file:
             groups = [self._group_memory(file, part) for part in self.parts]
-            # The result, and beside it a row group, or the named columns that are made of it later.
+            # The result, the named columns that are made of it later, and row groups: Arrow keeps some of the memory of
+            # one for the next.
             features = self.n_rows * self.row_shape[0] * 8
             largest = max(group.whole for group in groups)
-            needed = self.n_rows * self._row_bytes(np.dtype(np.float64)) + max(features, largest)
+            needed = self.n_rows * self._row_bytes(np.dtype(np.float64)) + features + 2 * largest
             self._check_memory(needed)
             if self._texts is not None:
                 self._texts.held = needed
