@@ -43,7 +43,10 @@ MODELS: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     },
     "paper": (functools.partial(SDLGM, **_UNSUPERVISED, **_PAPER), BINARY),
     **{
-        f"classifier-{variant}": (functools.partial(SDLGMClassifier, **_SMALL, variant=variant, n_members=2), CONTINUOUS)
+        f"classifier-{variant}": (
+            functools.partial(SDLGMClassifier, **_SMALL, variant=variant, n_members=2),
+            CONTINUOUS,
+        )
         for variant in ("dis", "gen", "con")
     },
     **{
@@ -168,7 +171,14 @@ def check_answers(content: bytes, rows: np.ndarray) -> int:
 
 # Targets
 
-_EDITED = ("chain-gaussian", "ordered-bernoulli", "paper", "classifier-con", "classifier-monte_carlo", "counter-patches")
+_EDITED = (
+    "chain-gaussian",
+    "ordered-bernoulli",
+    "paper",
+    "classifier-con",
+    "classifier-monte_carlo",
+    "counter-patches",
+)
 _RECORD = struct.Struct("<HHf")
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 
+from robustness.model_targets import MODEL_TARGETS
 from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter, SDLGMError, load
 from sdlgm.data import CodedParts, load_data, open_batches, open_rows, read_codes, read_counted, read_labelled
 from sdlgm.data.code_folder import MANIFEST
@@ -189,4 +190,5 @@ TARGETS = {
     "arff": Target(".arff", _text(f"{ARFF}{DENSE}"), _arff),
     "arff_sparse": Target(".arff", _text(f"{ARFF}{SPARSE}"), _arff),
     "arff_labels": Target(".xml", _text(LABELS), _arff_labels),
+    **{name: Target(*parts) for name, parts in MODEL_TARGETS.items()},
 }

@@ -12,10 +12,10 @@ from typing import Self
 import numpy as np
 import scipy.sparse as sp
 
-from sdlgm._files import remove_temporary_files, temporary_files, write_atomic, write_text
+from sdlgm._files import naming_errors, remove_temporary_files, temporary_files, write_atomic, write_text
 from sdlgm._optional import optional_import
 from sdlgm.data import limits
-from sdlgm.data.columns import EXTRA, arrow_errors
+from sdlgm.data.columns import EXTRA, arrow_errors, arrow_file
 from sdlgm.data.rows import RowFiles
 from sdlgm.errors import DataError
 
@@ -82,7 +82,8 @@ class CodedParts:
             Indices of the parts that are missing.
 
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with naming_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / MANIFEST
         expected = self.manifest.to_dict()
         if path.exists():
@@ -149,7 +150,12 @@ class CodedParts:
             name: pa.ListArray.from_arrays(ends, pa.array(values.astype(np.int32)))
             for name, values in (("features", codes.indices), ("counts", codes.data))
         }
-        write_atomic(self.path(number), lambda temporary: parquet.write_table(pa.table(columns), temporary))
+
+        def write(temporary: Path) -> None:
+            with arrow_file(temporary, "wb") as file:
+                parquet.write_table(pa.table(columns), file)
+
+        write_atomic(self.path(number), write)
 
     def encode(
         self, transform: Callable[[RowFiles], sp.csr_matrix], advance: Callable[[int], object] = lambda _: None
@@ -282,7 +288,7 @@ def read_code_folder(folder: Path) -> sp.csr_matrix:
 
 def _read_part(path: Path, n_components: int) -> sp.csr_matrix:
     pa, parquet = optional_import("pyarrow", EXTRA), optional_import("pyarrow.parquet", EXTRA)
-    with arrow_errors(path, "parquet"), parquet.ParquetFile(path) as file:
+    with arrow_errors(path, "parquet"), parquet.ParquetFile(arrow_file(path)) as file:
         types = {field.name: field.type for field in file.schema_arrow}
         if types != {"features": pa.list_(pa.int32()), "counts": pa.list_(pa.int32())}:
             raise DataError(f"{path}: holds no codes, but {types}")

@@ -291,7 +291,7 @@ def checked_classes(classes: object) -> np.ndarray:
     """Return names or numbers of labels or classes from a file, or raise."""
     if (
         not isinstance(classes, list)
-        or not all(isinstance(name, str | int | float) for name in classes)
+        or not all(isinstance(name, str) or (isinstance(name, int | float) and np.isfinite(name)) for name in classes)
         or len(set(classes)) != len(classes)
     ):
         raise ValueError("the classes are not a list of different names or numbers")

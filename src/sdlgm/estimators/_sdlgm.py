@@ -875,7 +875,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     def _restore(self, base: Fitted, document: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         likelihood = document["likelihood"]
         if not LIKELIHOODS[likelihood].standardized and not base.scaling.is_identity:
-            raise ValueError(f"the data of a model with likelihood={likelihood!r} are not scaled, but the file has a scaling")
+            raise ValueError(
+                f"the data of a model with likelihood={likelihood!r} are not scaled, but the file has a scaling"
+            )
         return self._publish(self._describe(base, likelihood))
 
     # Rows

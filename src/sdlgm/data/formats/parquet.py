@@ -11,6 +11,7 @@ from sdlgm.data.checks import check_column_names, check_has_rows
 from sdlgm.data.columns import (
     EXTRA,
     arrow_errors,
+    arrow_file,
     arrow_table,
     check_features,
     check_flat,
@@ -82,7 +83,7 @@ class ParquetFile(PartedSource):
         return f"row {row} of row group {part.place}"
 
     def _open(self, **options: bool | int | list[str]) -> "parquet.ParquetFile":
-        return optional_import("pyarrow.parquet", EXTRA).ParquetFile(self.path, **options)
+        return optional_import("pyarrow.parquet", EXTRA).ParquetFile(arrow_file(self.path), **options)
 
     @property
     def _columns(self) -> list[str]:
@@ -131,4 +132,5 @@ class ParquetFile(PartedSource):
 
 def write_parquet(path: Path, X: np.ndarray, names: list[str]) -> None:
     """Write a matrix as a parquet file with named columns."""
-    optional_import("pyarrow.parquet", EXTRA).write_table(arrow_table(X, names), path)
+    with arrow_file(path, "wb") as file:
+        optional_import("pyarrow.parquet", EXTRA).write_table(arrow_table(X, names), file)
