@@ -1,7 +1,7 @@
 """Models whose settings or weights were edited, with a right checksum.
 
-`MODELS` names a small model of each kind. A target reads the settings as JSON, or a list of changes to the weights, puts
-them into the file of a model, loads it and calls every public method. Each may raise errors of sdlgm only.
+`MODELS` names a small model of each kind. A target reads the settings as JSON, or a list of changes to the weights.
+It puts them into the file of a model, loads it and calls every public method. Each may raise errors of sdlgm only.
 """
 
 import functools
@@ -156,7 +156,8 @@ def check_answers(content: bytes, rows: np.ndarray) -> int:
         try:
             model = load_model(path)
         except SDLGMError as error:
-            assert str(path) in str(error), f"the error does not name the file: {error}"
+            if str(path) not in str(error):
+                raise AssertionError("the error does not name the file") from error
             return 0
         for name, ask in answers(model, rows):
             try:
@@ -200,7 +201,7 @@ def _write_changes(path: Path) -> None:
 
 def _read_changes(name: str, path: Path) -> None:
     """Set entries of tensors: each change is the number of a tensor, that of an entry, and a value."""
-    content, usable = path.read_bytes(), 0
+    content = path.read_bytes()
     usable = len(content) // _RECORD.size * _RECORD.size
     tensors = load(model_file(name))
     floating = [tensor for _, tensor in sorted(tensors.items()) if tensor.is_floating_point() and tensor.numel()]

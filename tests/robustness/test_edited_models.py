@@ -6,6 +6,7 @@ import multiprocessing
 import resource
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,8 +69,7 @@ def in_little_memory(work) -> list[str]:
     problems = context.SimpleQueue()
 
     def limited() -> None:
-        with open("/proc/self/statm") as file:  # noqa: PTH123 - not a file of a user
-            used = int(file.read().split()[0]) * resource.getpagesize()
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
         problems.put(work())
 
