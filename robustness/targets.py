@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 
+from robustness.model_targets import MODEL_TARGETS
 from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter, SDLGMError, load
 from sdlgm.data import CodedParts, load_data, open_batches, open_rows, read_codes, read_counted, read_labelled
 from sdlgm.data.code_folder import MANIFEST
@@ -230,4 +231,5 @@ TARGETS = {
     "parquet_lists": Target(".parquet", _parquet_lists, _read_lists),
     "parquet_texts": Target(".parquet", _parquet_texts, lambda path: load_data(str(path), label_column="label")),
     **{f"sparse_{kind}": Target(".npz", _sparse(kind), _read_sparse) for kind in ("csc", "coo", "dia", "bsr")},
+    **{name: Target(*parts) for name, parts in MODEL_TARGETS.items()},
 }

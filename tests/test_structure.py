@@ -18,7 +18,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 MAY_IMPORT = {
     "_version": set(),
     "errors": set(),
-    "_files": set(),
+    "_files": {"errors"},
     "_optional": {"errors"},
     "_limits": {"errors"},
     "_tensorfile": {"errors", "_files", "_limits", "_version"},

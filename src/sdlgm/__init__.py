@@ -16,9 +16,11 @@ from sdlgm.errors import (
     DownloadError,
     MissingDependencyError,
     ModelFileError,
+    NumericalError,
     ProcessLostError,
     SDLGMError,
     TrainingDivergedError,
+    WriteError,
 )
 
 if TYPE_CHECKING:
@@ -57,12 +59,14 @@ __all__ = [
     "LabelNumbers",
     "MissingDependencyError",
     "ModelFileError",
+    "NumericalError",
     "PosteriorProbs",
     "ProcessLostError",
     "SDLGMClassifier",
     "SDLGMCounter",
     "SDLGMError",
     "TrainingDivergedError",
+    "WriteError",
     "__version__",
     "load",
 ]

@@ -4,19 +4,22 @@ Version 2 adds a SHA-256 of the document and the tensors, and the version of sdl
 version 1 are read too.
 """
 
+import contextlib
 import hashlib
 import json
 import os
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
-from sdlgm._files import write_atomic
+from sdlgm._files import printable, remove_abandoned_files, why_missing, write_atomic
 from sdlgm._limits import check_memory
 from sdlgm._version import __version__
 from sdlgm.errors import ModelFileError
@@ -50,19 +53,22 @@ def write(path: str | os.PathLike[str], kind: str, document: dict[str, Any], ten
     header["sha256"] = checksum(header, tensors)
     # One entry: safetensors writes several in any order, and equal models should be equal files.
     content = json.dumps(header, allow_nan=False)
-    return write_atomic(path, lambda temporary: save_file(tensors, temporary, {METADATA_KEY: content}))
+    # Not `save_file`: it writes to a temporary file of its own, which a killed process would leave.
+    written = write_atomic(path, lambda temporary: temporary.write_bytes(save(tensors, {METADATA_KEY: content})))
+    remove_abandoned_files(written)
+    return written
 
 
 def read(path: str | os.PathLike[str], kind: str) -> Content:
     """Read a file that `write` wrote as the same ``kind``; raise `ModelFileError` for anything else."""
     path = Path(path)
     if not path.exists():
-        raise ModelFileError(f"{path}: there is no such file")
+        raise ModelFileError(f"{path}: {why_missing(path)}")
     if path.is_dir():
         raise ModelFileError(f"{path}: is a folder, not a {kind} file")
     try:
         _check_header(path)
-        with safe_open(path, framework="pt") as file:
+        with _utf8_name(path) as name, safe_open(name, framework="pt") as file:
             header = _header(path, kind, file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError, UnicodeDecodeError) as error:
@@ -70,6 +76,18 @@ def read(path: str | os.PathLike[str], kind: str) -> Content:
     if header["version"] >= 2 and header.get("sha256") != checksum(header, tensors):
         raise ModelFileError(f"{path}: is damaged: its checksum does not match its content; restore it from a copy")
     return Content(header["document"], tensors, str(header.get("written_by", FIRST_RELEASE)))
+
+
+@contextlib.contextmanager
+def _utf8_name(path: Path) -> Iterator[Path]:
+    """Give a file a name that is UTF-8, which safetensors needs: its own, or else that of a link in a folder."""
+    if printable(str(path)) == str(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        link = Path(folder) / "link"
+        link.symlink_to(path.absolute())
+        yield link
 
 
 def checksum(header: dict[str, Any], tensors: dict[str, Tensor]) -> str:

@@ -19,8 +19,12 @@ class ModelFileError(SDLGMError, ValueError):
     """A model file or checkpoint is truncated, foreign, of an unknown version, or does not fit its own settings."""
 
 
-class CheckpointError(SDLGMError, OSError):
-    """A checkpoint cannot be written: full disk, read-only or vanished folder. The last good one is as it was."""
+class WriteError(SDLGMError, OSError):
+    """A file cannot be written: full disk, read-only or vanished folder. What was there before is as it was."""
+
+
+class CheckpointError(WriteError):
+    """A checkpoint cannot be written. The last good one is as it was."""
 
 
 class ProcessLostError(SDLGMError, RuntimeError):
@@ -37,3 +41,7 @@ class BudgetError(SDLGMError, ValueError):
 
 class TrainingDivergedError(SDLGMError, ArithmeticError):
     """A term of the objective became NaN or infinite."""
+
+
+class NumericalError(SDLGMError, ArithmeticError):
+    """A fitted model has weights, or rows have values, that are so large that an answer would not be finite."""

@@ -54,7 +54,7 @@ def test__encode__again__does_only_what_is_missing(rows, tmp_path):
     coded.encode(code)
     before = {path.name: path.read_bytes() for path in (tmp_path / "codes").iterdir()}
     coded.path(3).unlink()
-    (tmp_path / "codes" / ".sdlgm-left.parquet").write_bytes(b"half")
+    (tmp_path / "codes" / ".sdlgm-left____.parquet").write_bytes(b"half")
     calls = []
 
     def noted(part):
@@ -154,7 +154,7 @@ def test__read_codes__missing_parts__says_how_to_get_them(rows, tmp_path):
 def test__encode__killed_while_the_manifest_is_written__can_be_started_again(rows, tmp_path):
     folder = tmp_path / "codes"
     folder.mkdir()
-    (folder / ".sdlgm-abc.json").write_text("{")
+    (folder / ".sdlgm-abcdefgh.json").write_text("{")
     CodedParts(folder, rows, N_COLUMNS, {}).encode(code)
     assert read_codes(folder).shape[0] == len(rows)
 

@@ -1,6 +1,8 @@
 """The command line. Commands import torch and the estimators when they run, so that help appears at once."""
 
-from typing import Annotated
+import io
+import sys
+from typing import Annotated, cast
 
 import typer
 
@@ -33,10 +35,12 @@ def _print_version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - see its callback
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
-    debug: Annotated[
+    debug: Annotated[  # noqa: ARG001 - read by `handle_errors`
         bool, typer.Option("--debug", help="Show the traceback of an error.", envvar="SDLGM_DEBUG")
     ] = False,
-) -> None: ...
+) -> None:
+    # File names can have bytes that are not UTF-8, and a terminal may know less than UTF-8.
+    cast(io.TextIOWrapper, sys.stdout).reconfigure(errors="backslashreplace")

@@ -1,5 +1,6 @@
 """Codes in one file: scipy's ``.npz`` format of sparse matrices."""
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -11,7 +12,7 @@ from typing import IO, Self
 import numpy as np
 import scipy.sparse as sp
 
-from sdlgm._files import write_atomic
+from sdlgm._files import naming_errors, remove_abandoned_files, write_atomic
 from sdlgm.data.code_folder import read_code_folder
 from sdlgm.data.formats import existing_file
 from sdlgm.data.formats.npz import Archive
@@ -72,9 +73,10 @@ class CodesWriter:
 
     def __enter__(self) -> Self:
         folder = self.path.resolve().parent
-        files = (tempfile.TemporaryFile(dir=folder) for _ in range(3))  # noqa: SIM115 - closed in __exit__
-        self._values, self._indices, self._row_ends = files
-        self._row_ends.write(np.zeros(1, np.int64).tobytes())
+        with naming_errors(self.path):
+            files = (tempfile.TemporaryFile(dir=folder) for _ in range(3))  # noqa: SIM115 - closed in __exit__
+            self._values, self._indices, self._row_ends = files
+            self._row_ends.write(np.zeros(1, np.int64).tobytes())
         return self
 
     def append(self, codes: sp.csr_matrix) -> None:
@@ -89,9 +91,10 @@ class CodesWriter:
         if self._n_columns not in (None, codes.shape[1]):
             raise ValueError(f"codes with {codes.shape[1]} columns after codes with {self._n_columns}")
         self._n_columns = int(codes.shape[1])
-        self._values.write(codes.data.astype(np.int32).tobytes())
-        self._indices.write(codes.indices.astype(np.int32).tobytes())
-        self._row_ends.write((codes.indptr[1:].astype(np.int64) + self._n_nonzero).tobytes())
+        with naming_errors(self.path):
+            self._values.write(codes.data.astype(np.int32).tobytes())
+            self._indices.write(codes.indices.astype(np.int32).tobytes())
+            self._row_ends.write((codes.indptr[1:].astype(np.int64) + self._n_nonzero).tobytes())
         self._n_nonzero += int(codes.indptr[-1])
         self.n_rows += int(codes.shape[0])
         if codes.shape[0]:
@@ -102,11 +105,15 @@ class CodesWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._values, self._indices, self._row_ends:
+        try:
             if kind is None:
                 if self._n_columns is None:
                     raise DataError(f"{self.path}: there are no rows to write")
-                write_atomic(self.path, self._assemble)
+                remove_abandoned_files(write_atomic(self.path, self._assemble))
+        finally:
+            for file in (self._values, self._indices, self._row_ends):
+                with contextlib.suppress(OSError):  # what a full disk could not take; an error is raised already
+                    file.close()
 
     def _assemble(self, temporary: Path) -> None:
         layout = {"format": np.array(b"csr"), "shape": np.array([self.n_rows, self._n_columns])}

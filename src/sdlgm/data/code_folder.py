@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import scipy.sparse as sp
 
-from sdlgm._files import remove_temporary_files, temporary_files, write_atomic, write_text
+from sdlgm._files import naming_errors, remove_temporary_files, temporary_files, write_atomic, write_text
 from sdlgm._limits import MAX_MANIFEST_BYTES, check_memory
 from sdlgm._optional import optional_import
-from sdlgm.data.columns import EXTRA
+from sdlgm.data.columns import EXTRA, arrow_file
 from sdlgm.data.parquet_memory import list_memory, open_parquet
 from sdlgm.data.rows import RowFiles
 from sdlgm.errors import DataError
@@ -88,7 +88,8 @@ class CodedParts:
             Indices of the parts that are missing.
 
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with naming_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / MANIFEST
         expected = self.manifest.to_dict()
         if path.exists():
@@ -155,7 +156,12 @@ class CodedParts:
             name: pa.ListArray.from_arrays(ends, pa.array(values.astype(np.int32)))
             for name, values in (("features", codes.indices), ("counts", codes.data))
         }
-        write_atomic(self.path(number), lambda temporary: parquet.write_table(pa.table(columns), temporary))
+
+        def write(temporary: Path) -> None:
+            with arrow_file(temporary, "wb") as file:
+                parquet.write_table(pa.table(columns), file)
+
+        write_atomic(self.path(number), write)
 
     def encode(
         self, transform: Callable[[RowFiles], sp.csr_matrix], advance: Callable[[int], object] = lambda _: None

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
+from sdlgm._files import printable
 from sdlgm._limits import check_memory
 from sdlgm._optional import optional_import
 from sdlgm.data.source import Block
@@ -77,7 +79,12 @@ def arrow_table(X: np.ndarray | sp.csr_matrix, names: Sequence[str]) -> "pa.Tabl
 
     """
     pa = optional_import("pyarrow", EXTRA)
-    return pa.table({name: X[:, i] for i, name in enumerate(names)})
+    return pa.table({printable(name): X[:, i] for i, name in enumerate(names)})
+
+
+def arrow_file(path: Path, mode: str = "rb") -> "pa.OSFile":
+    """Open a file for pyarrow, which cannot open one by a name that is not UTF-8."""
+    return optional_import("pyarrow", EXTRA).OSFile(os.fsencode(path), mode)
 
 
 @contextlib.contextmanager

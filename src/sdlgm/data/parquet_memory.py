@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from sdlgm._limits import check_memory
 from sdlgm._optional import optional_import
-from sdlgm.data.columns import EXTRA, arrow_errors, is_text
+from sdlgm.data.columns import EXTRA, arrow_errors, arrow_file, is_text
 from sdlgm.data.thrift import read_struct
 from sdlgm.errors import DataError
 
@@ -52,7 +52,10 @@ def open_parquet(path: Path, **options: bool | int | list[str]) -> Iterator["par
 
     """
     parquet = optional_import("pyarrow.parquet", EXTRA)
-    with arrow_errors(path, "parquet"), parquet.ParquetFile(path, metadata=_metadata(path), **options) as file:
+    with (
+        arrow_errors(path, "parquet"),
+        parquet.ParquetFile(arrow_file(path), metadata=_metadata(path), **options) as file,
+    ):
         yield file
 
 

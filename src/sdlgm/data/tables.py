@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sdlgm._files import write_atomic
+from sdlgm._files import remove_abandoned_files, write_atomic
 from sdlgm.data.checks import binary_labels
 from sdlgm.data.dataset import Dataset, MultiLabelDataset
 from sdlgm.data.formats import kind_of, open_file
@@ -139,7 +139,9 @@ def write_table(path: str | os.PathLike[str], X: np.ndarray, feature_names: tupl
         ".parquet": lambda temporary: write_parquet(temporary, X, names),
     }
     check_writable(path, TABLES)
-    return write_atomic(path, writers[path.suffix])
+    written = write_atomic(path, writers[path.suffix])
+    remove_abandoned_files(written)
+    return written
 
 
 def check_writable(path: Path, endings: tuple[str, ...] = (), *, inputs: Sequence[str | Path] = ()) -> None:
@@ -162,7 +164,12 @@ def check_writable(path: Path, endings: tuple[str, ...] = (), *, inputs: Sequenc
         raise DataError(f"{path}: is a folder or a device; name a file to write")
     if endings and path.suffix not in endings:
         raise DataError(f"{path}: cannot write this kind of file; it is written as {' or '.join(endings)}")
-    if not path.parent.is_dir():
-        raise DataError(f"{path.parent}: there is no such folder to write to; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise DataError(f"{path.parent}: this folder cannot be written to; choose another")
+    folder = path.parent
+    if path.is_symlink():  # what it names is written
+        folder = Path(os.path.realpath(path)).parent
+        if not folder.is_dir():
+            raise DataError(f"{path}: is a link to {path.readlink()}, and there is no such folder; make it first")
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder to write to; make it first")
+    if not os.access(folder, os.W_OK):
+        raise DataError(f"{folder}: this folder cannot be written to; choose another")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from numbers import Integral, Real
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -20,6 +20,7 @@ from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators import _modelfile
 from sdlgm.estimators._compat import Interval, StrOptions
 from sdlgm.estimators._fitted import Fitted
+from sdlgm.estimators._limits import LARGEST_BUDGET, MOST_LAYERS
 from sdlgm.estimators._targets import check_budget
 from sdlgm.model.modules import TrainableModule
 from sdlgm.model.networks.layers import ACTIVATIONS
@@ -29,8 +30,6 @@ from sdlgm.train.trainer import Module
 
 RandomState = int | np.random.RandomState | None
 
-# The largest budget with targets; distributions of the number of labels, or of a count, have as many entries.
-LARGEST_BUDGET = 10**4
 # Rows on which a run with targets is watched.
 WATCHED_ROWS = 100
 
@@ -75,6 +74,8 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
     n_iter_: int
     history_: list[train.Record]
     _fitted: FittedModel
+    _sizes: ClassVar[tuple[str, ...]] = ("hidden",)
+    """Parameters that the shapes of the tensors follow from."""
 
     hidden: tuple[int, ...]
     random_state: RandomState
@@ -270,14 +271,19 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
 
 def check_widths(name: str, widths: object) -> None:
     """Raise if the widths of hidden layers are not positive whole numbers."""
-    if not all(isinstance(width, Integral) and int(width) > 0 for width in cast(tuple[object, ...], widths)):
+    widths = cast(tuple[object, ...], widths)
+    if len(widths) > MOST_LAYERS:
+        raise ValueError(f"{name} has {len(widths)} entries; it may have {MOST_LAYERS}")
+    if not all(isinstance(width, Integral) and int(width) > 0 for width in widths):
         raise ValueError(f"{name}={widths!r}; it has to be a tuple of positive whole numbers")
 
 
-def checked_budget(budget: object) -> int:
-    """Return a budget from a file, or raise."""
+def checked_budget(budget: object, max_active: int | None) -> int:
+    """Return the budget in use from a file whose setting is ``max_active``, or raise."""
     if not isinstance(budget, int) or isinstance(budget, bool) or not 1 <= budget <= LARGEST_BUDGET:
-        raise ValueError(f"the budget is {budget}")
+        raise ValueError(f"budget={budget!r}; it has to be a whole number from 1 to {LARGEST_BUDGET}")
+    if max_active not in (None, budget):
+        raise ValueError(f"budget={budget}, and max_active={max_active}")
     return budget
 
 
@@ -285,7 +291,7 @@ def checked_classes(classes: object) -> np.ndarray:
     """Return names or numbers of labels or classes from a file, or raise."""
     if (
         not isinstance(classes, list)
-        or not all(isinstance(name, str | int | float) for name in classes)
+        or not all(isinstance(name, str) or (isinstance(name, int | float) and np.isfinite(name)) for name in classes)
         or len(set(classes)) != len(classes)
     ):
         raise ValueError("the classes are not a list of different names or numbers")

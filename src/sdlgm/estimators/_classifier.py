@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from sdlgm import train
+from sdlgm.errors import NumericalError
 from sdlgm.estimators._base import (
     SUPERVISED_CONSTRAINTS,
     RandomState,
@@ -25,8 +26,9 @@ from sdlgm.estimators._base import (
 )
 from sdlgm.estimators._checks import usable_device
 from sdlgm.estimators._compat import Interval, StrOptions, fit_context
-from sdlgm.estimators._fitted import Fitted, FittedClassifier
+from sdlgm.estimators._fitted import Fitted, FittedClassifier, check_finite
 from sdlgm.estimators._forest import Forest
+from sdlgm.estimators._limits import LARGEST_N_SAMPLES
 from sdlgm.estimators._modelfile import loadable
 from sdlgm.estimators._preparation import Columns, Scaling
 from sdlgm.estimators._results import LabelEvaluation, LabelNumbers
@@ -178,9 +180,11 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         "reconstruction_weight": [Interval(Real, 0, None, closed="left")],
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "n_trees": [Interval(Integral, 0, None, closed="left")],
-        "n_samples": [Interval(Integral, 1, None, closed="left")],
+        "n_samples": [Interval(Integral, 1, LARGEST_N_SAMPLES, closed="both")],
         "kl_warmup": [Interval(Real, 0, 1, closed="left")],
     }
+
+    _sizes = ("variant", "likelihood", "n_latent", "hidden", "n_members")
 
     def __init__(
         self,
@@ -428,7 +432,10 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         """
         check_is_fitted(self)
         probs = self._mean_over_members(X, self.module_.number_of_labels, 1)
-        probs /= probs.sum(axis=1, keepdims=True)
+        total = probs.sum(axis=1, keepdims=True)
+        if not total.all():  # no number within the budget has a probability above zero
+            raise NumericalError("the number of labels cannot be computed: the logits of the labels are too large")
+        probs /= total
         return LabelNumbers(probs @ np.arange(probs.shape[1]), probs)
 
     def score(self, X, y, sample_weight=None) -> float:
@@ -532,7 +539,9 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             means = module.decoder(for_each_member(codes, n_members)).unflatten(0, (n_members, -1))
             member = torch.randint(n_members, (len(codes),), generator=noise.generator, device=device)
             drawn = module.likelihood.sample(means[member, torch.arange(len(codes), device=device)], noise.generator)
-        return self._fitted.scaling.undo(drawn.cpu().double().numpy())
+        rows = self._fitted.scaling.undo(drawn.cpu().double().numpy())
+        check_finite("x", rows)
+        return rows
 
     def _indicator_at(self, probs: np.ndarray) -> np.ndarray:
         """Return the labels that are predicted at these probabilities; of one class a row, the most probable."""
@@ -547,6 +556,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             for x in self._fitted.scaled_batches(self._validate_rows(X, reset=False)):
                 noise = Noise.seeded(0, self._fitted.device)
                 values = of_members(x, n_samples=_PREDICTION_SAMPLES, noise=noise)
+                check_finite("the labels", values)
                 mean = mean_over_members(values, self.module_.config.n_members).cpu().double().numpy()
                 if forest is not None:
                     votes = forest.votes(x.cpu().numpy())[of_trees]
@@ -581,7 +591,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         return {} if forest is None else {f"forest.{name}": tensor for name, tensor in forest.tensors().items()}
 
     def _module_factory(self, document: dict[str, Any]) -> Callable[[], MultiLabelModule]:
-        budget = checked_budget(document["budget"])
+        budget = checked_budget(document["budget"], self.max_active)
         config = self._model_config(self.n_features_in_, len(document["classes"]), budget)
         return lambda: MultiLabelModule(config)
 

@@ -23,7 +23,7 @@ from sdlgm.estimators._base import (
 )
 from sdlgm.estimators._checks import usable_device
 from sdlgm.estimators._compat import Interval, StrOptions, fit_context
-from sdlgm.estimators._fitted import Fitted, FittedCounter
+from sdlgm.estimators._fitted import Fitted, FittedCounter, check_finite
 from sdlgm.estimators._modelfile import loadable
 from sdlgm.estimators._preparation import Columns, Scaling
 from sdlgm.estimators._results import CountEvaluation
@@ -152,6 +152,7 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
         "max_shift": [Interval(Integral, 0, None, closed="left")],
     }
     _module_class: type[CountModule] = CountModule
+    _sizes = ("encoder", "hidden", "channels", "patch_size")
 
     def __init__(
         self,
@@ -427,6 +428,7 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
             parts = [self.module_.inference(x) for x in self._fitted.scaled_batches(rows)]
         gate_logit = torch.cat([part.gate_logit for part in parts]).cpu().double()
         feature_logits = torch.cat([part.feature_logits for part in parts]).cpu().double()
+        check_finite("the counts", gate_logit, feature_logits)
         return SlotDistribution(gate_logit, feature_logits, self.max_active_)
 
     def _mean(self, slots: SlotDistribution) -> np.ndarray:
@@ -464,7 +466,7 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
         }
 
     def _module_factory(self, document: dict[str, Any]) -> Callable[[], CountModule]:
-        budget = checked_budget(document["budget"])
+        budget = checked_budget(document["budget"], self.max_active)
         config = self._model_config(self._checked_shape(document["shape"]), len(document["classes"]), budget)
         return lambda: self._module_class(config)
 

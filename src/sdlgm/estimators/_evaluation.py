@@ -12,10 +12,10 @@ from torch import Tensor
 
 from sdlgm.data import RowFiles
 from sdlgm.estimators._codes import sparse_rows, stack_rows
-from sdlgm.estimators._fitted import BATCH, FittedSDLGM
+from sdlgm.estimators._fitted import BATCH, FittedSDLGM, check_finite
 from sdlgm.estimators._preparation import check_unit_interval, in_batches, in_unit_interval
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
-from sdlgm.model.codes import OrderedDistribution
+from sdlgm.model.codes import CodeDistribution, OrderedDistribution
 from sdlgm.model.codes.chain import Chain
 from sdlgm.model.modules.unsupervised import Bound, SDLGMModule
 from sdlgm.model.noise import Noise
@@ -31,11 +31,12 @@ Encode = Callable[[Tensor], Tensor]
 """From a batch of prepared rows to their codes."""
 
 
-def prepared_batches(fitted: FittedSDLGM, rows: Rows | RowFiles, size: int = BATCH) -> Iterator[Tensor]:
+def prepared_batches(fitted: FittedSDLGM, rows: Rows | RowFiles, size: int | None = None) -> Iterator[Tensor]:
     """Iterate over rows as input of the encoder without draws: scaled, thresholded, or as they are.
 
     Values that the likelihood cannot have raise here, while the batch is in the processor's cache.
     """
+    size = fitted.rows_at_once() if size is None else size
     for number, batch in enumerate(in_batches(rows, size)):
         bernoulli = fitted.likelihood == "bernoulli"
         if not (bernoulli and in_unit_interval(batch)):
@@ -44,6 +45,13 @@ def prepared_batches(fitted: FittedSDLGM, rows: Rows | RowFiles, size: int = BAT
                 check_unit_interval(in_unit_interval(batch))
         x = to_tensor(fitted.scaling.apply_checked(batch, first_row=number * size), fitted.device)
         yield threshold(x) if fitted.binarize == "threshold" else x
+
+
+def posterior_of(module: SDLGMModule, x: Tensor) -> CodeDistribution:
+    """Return q(z given x), or raise if its logits are not finite: no code follows from them."""
+    posterior = module.inference(x)
+    check_finite("q(z given x)", *(logits for logits in vars(posterior).values() if isinstance(logits, Tensor)))
+    return posterior
 
 
 # Codes
@@ -58,23 +66,25 @@ def encode(fitted: FittedSDLGM, rows: Rows | RowFiles, code: Encode) -> sp.csr_m
 
 def best_codes(module: SDLGMModule, x: Tensor, n_candidates: int, noise: Noise) -> Tensor:
     """Return for each row the code with the largest p(x, z) among the mode and ``n_candidates`` draws."""
-    posterior = module.inference(x)
+    posterior = posterior_of(module, x)
     mode = posterior.mode()
     if n_candidates == 0:
         return mode
     best = mode = mode.to(x)
     best_score = module.log_prior(mode) + module.log_likelihood(x, mode[None])[0]
+    check_finite("p(x, z)", best_score)
     for _ in range(n_candidates):
         counts = posterior.sample(1, noise)[0]
         score = module.log_prior(counts) + module.log_likelihood(x, counts[None])[0]
         best = torch.where((score > best_score)[:, None], counts, best)
         best_score = torch.maximum(score, best_score)
+    check_finite("p(x, z)", best_score)  # NaN if that of any candidate is
     return best
 
 
 def coarse_codes(module: SDLGMModule, x: Tensor, budget: int) -> Tensor:
     """Return the first ``budget`` features of each code of an ordered posterior."""
-    posterior = module.inference(x)
+    posterior = posterior_of(module, x)
     assert isinstance(posterior, OrderedDistribution)
     return posterior.mode(budget).cpu()
 
@@ -83,9 +93,11 @@ def decode(fitted: FittedSDLGM, codes: Rows, observation: Callable[[Tensor], Ten
     """Decode codes; ``observation`` turns the output of the decoder into rows."""
     module, parts = fitted.module, []
     with torch.inference_mode():
-        for batch in in_batches(codes, BATCH):
-            x = observation(module.generative(module.decoder_input(to_tensor(batch, fitted.device))))
-            parts.append(fitted.scaling.undo(x.cpu().numpy()))
+        for batch in in_batches(codes, fitted.rows_at_once()):
+            output = module.generative(module.decoder_input(to_tensor(batch, fitted.device)))
+            check_finite("p(x given z)", output)
+            parts.append(fitted.scaling.undo(observation(output).cpu().numpy()))
+            check_finite("x", parts[-1])
     return np.concatenate(parts) if parts else np.empty((0, module.config.n_inputs))
 
 
@@ -94,11 +106,12 @@ def posterior_probs(fitted: FittedSDLGM, rows: Rows | RowFiles) -> PosteriorProb
     gate_prob, feature_probs = [], []
     with torch.inference_mode():
         for x in prepared_batches(fitted, rows):
-            posterior = fitted.module.inference(x)
+            posterior = posterior_of(fitted.module, x)
             if isinstance(posterior, Chain):  # the estimates of a row depend on the row alone
                 posterior = replace(posterior, common_noise=True)
             gate_prob.append(posterior.gate_prob.cpu().numpy())
             feature_probs.append(posterior.feature_probs.cpu().numpy())
+            check_finite("q(z given x)", gate_prob[-1], feature_probs[-1])
     return PosteriorProbs(np.concatenate(gate_prob), np.concatenate(feature_probs))
 
 
@@ -109,12 +122,16 @@ def elbo(fitted: FittedSDLGM, rows: Rows | RowFiles, bound: Bound, n_importance:
     """Return the bound on log p(x) of each row, in nats and in the units of the data."""
     module, parts = fitted.module, []
     with torch.inference_mode():
-        for batch in prepared_batches(fitted, rows, RELAXED_BATCH if bound == "relaxed" else BATCH):
+        most, n_samples = (RELAXED_BATCH if bound == "relaxed" else BATCH), fitted.n_samples
+        for batch in prepared_batches(fitted, rows, fitted.rows_at_once(n_samples, most)):
             x = binarize(batch, fitted.binarize, noise)
+            posterior = posterior_of(module, x)
             if n_importance > 1:
-                values = module.importance_weighted_bound(x, n_importance, noise)
+                values = module.importance_weighted_bound_of(posterior, x, n_importance, noise)
             else:
-                values = module.elbo(x, bound=bound, n_samples=fitted.n_samples, noise=noise, kl=fitted.kl).value
+                codes = module.draw(posterior, bound=bound, n_samples=n_samples, noise=noise)
+                values = module.elbo_of(posterior, x, codes, fitted.kl).value
+            check_finite("the bound on log p(x)", values)
             parts.append(values.cpu().numpy().astype(np.float64))
     return np.concatenate(parts) + fitted.scaling.log_jacobian
 
@@ -136,11 +153,12 @@ def evaluate(
         prior = module.prior()
         for batch in prepared_batches(fitted, rows):
             x = binarize(batch, fitted.binarize, noise)
-            posterior = module.inference(x)
+            posterior = posterior_of(module, x)
             terms = posterior.prior_terms(prior, fitted.kl)
             parts = terms.kl, terms.kl_gates, terms.kl_features, module.config.n_slots * posterior.gate_prob
             totals += [float(part.cpu().double().sum()) for part in parts]
             presence += posterior.presence.cpu().double().sum(0).numpy()
+    check_finite("the information in the codes", totals, presence)
     kl, kl_gates, kl_features, n_active_expected = (totals / n_rows).tolist()
     return Evaluation(
         n_rows=n_rows,
@@ -167,6 +185,7 @@ def code_bits(fitted: FittedSDLGM, codes: sp.csr_matrix) -> float:
     with torch.inference_mode():
         for code in in_batches(codes, BATCH):
             total -= float(fitted.module.log_prior(to_tensor(code, fitted.device)).cpu().double().sum())
+    check_finite("the length of the codes", total)
     return total / codes.shape[0] / math.log(2)
 
 
@@ -175,5 +194,7 @@ def reconstruction_error(fitted: FittedSDLGM, rows: Rows | RowFiles, codes: sp.c
     total = 0.0
     for batch, code in zip(in_batches(rows, BATCH), in_batches(codes, BATCH), strict=True):
         decoded = decode(fitted, code, fitted.module.likelihood.mean)
-        total += float(np.square(decoded - dense(batch), dtype=np.float64).sum())
+        with np.errstate(over="ignore"):
+            total += float(np.square(decoded - dense(batch), dtype=np.float64).sum())
+    check_finite("the reconstruction error", total)
     return total / (rows.shape[0] * rows.shape[1])

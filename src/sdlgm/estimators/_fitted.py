@@ -8,15 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sdlgm.errors import NumericalError
 from sdlgm.estimators._forest import Forest
+from sdlgm.estimators._limits import MOST_VALUES
 from sdlgm.estimators._preparation import Scaling, in_batches
 from sdlgm.model.codes.base import KL
 from sdlgm.model.modules import CountModule, MultiLabelModule, SDLGMModule
+from sdlgm.model.networks.posteriors import PosteriorNetwork
 from sdlgm.train import Record, to_tensor
 from sdlgm.train.batches import Binarize, Rows
 from sdlgm.train.trainer import Module
 
-# Rows that are encoded, decoded or predicted at a time.
+# Rows that are encoded, decoded or predicted at a time, if they have no more than MOST_VALUES numbers.
 BATCH = 1000
 
 
@@ -30,10 +33,20 @@ class Fitted(Generic[Module]):
     n_iter: int
     history: tuple[Record, ...]
 
+    @property
+    def row_values(self) -> int:
+        """Length of the longest vector that is computed of a row."""
+        return len(self.scaling.location)
+
+    def rows_at_once(self, n_samples: int = 1, most: int = BATCH) -> int:
+        """Return how many rows are computed at a time, with ``n_samples`` codes each: ``most``, if memory allows."""
+        return max(1, min(most, MOST_VALUES // (n_samples * self.row_values)))
+
     def scaled_batches(self, rows: Rows) -> Iterator[Tensor]:
         """Iterate over scaled rows as tensors; raise for values far beyond the training data."""
-        for number, batch in enumerate(in_batches(rows, BATCH)):
-            yield to_tensor(self.scaling.apply_checked(batch, first_row=number * BATCH), self.device)
+        size = self.rows_at_once()
+        for number, batch in enumerate(in_batches(rows, size)):
+            yield to_tensor(self.scaling.apply_checked(batch, first_row=number * size), self.device)
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,12 @@ class FittedSDLGM(Fitted[SDLGMModule]):
     gradient: str
     learn_temperature: bool
 
+    @property
+    def row_values(self) -> int:
+        config = self.module.config
+        of_code = code_values(type(self.module.posterior), config.n_features, config.n_slots)
+        return max(config.n_inputs, of_code, *config.hidden)
+
 
 @dataclass(frozen=True)
 class FittedClassifier(Fitted[MultiLabelModule]):
@@ -57,6 +76,12 @@ class FittedClassifier(Fitted[MultiLabelModule]):
     single_label: bool
     threshold: float | np.ndarray
     forest: Forest | None
+
+    @property
+    def row_values(self) -> int:
+        config = self.module.config
+        of_labels = config.n_labels * (config.n_slots if config.form == "monte_carlo" else 1)
+        return config.n_members * max(config.n_inputs, config.n_slots + 1, of_labels, *config.hidden)
 
 
 @dataclass(frozen=True)
@@ -69,3 +94,22 @@ class FittedCounter(Fitted[CountModule]):
     """Shape of a row: (values,), or (height, width, channels)."""
     settings: dict[str, object]
     """Parameters of the estimator that the module depends on, as they were when it was fitted."""
+
+
+def code_values(family: type[PosteriorNetwork], n_features: int, n_slots: int) -> int:
+    """Return how many numbers describe a drawn code: one for each feature, or for each feature at each position."""
+    return n_features if family.kind != "variables" else (n_slots + 1) * max(n_slots + 1, n_features)
+
+
+def check_finite(what: str, *values: Tensor | np.ndarray | float) -> None:
+    """Raise if numbers that a model has computed are not finite.
+
+    Every answer of an estimator goes through this: finite weights can be so large that their products are not finite.
+    """
+    for part in values:
+        finite = torch.isfinite(part) if isinstance(part, Tensor) else np.isfinite(part)
+        if not bool(finite.all()):
+            raise NumericalError(
+                f"{what} cannot be computed: the weights of the model, or the values of X, are so large that a number "
+                "is not finite; restore the model from a copy, fit it again, or rescale X"
+            )

@@ -101,7 +101,6 @@ class Forest:
             and bool((self.targets[:, n_labels:].argmax(1) == self.targets[:, :n_labels].sum(1)).all())
             and bool((self.targets[:, n_labels:].sum(1) == 1).all())
             and all(len(part) == n_nodes for part in of_nodes)
-            and len(self.roots) == n_trees
             and _within(self.roots, 0, n_nodes)
             and _within(self.feature, 0, n_inputs)
             # Children come after their parents, so every path ends.
@@ -114,6 +113,8 @@ class Forest:
             and bool((self.last <= len(self.order)).all())
             and _within(self.order, 0, n_rows)
         )
+        if len(self.roots) != n_trees:
+            raise ValueError(f"n_trees={n_trees}, and there are {len(self.roots)} trees")
         if not fits:
             raise ValueError("the trees do not fit together")
 

@@ -1,7 +1,6 @@
 """Fitted estimators to files and back."""
 
 import os
-from collections.abc import Callable
 from dataclasses import asdict
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +13,7 @@ from sdlgm import _tensorfile
 from sdlgm.errors import ModelFileError
 from sdlgm.estimators._checks import check_count, usable_device
 from sdlgm.estimators._fitted import Fitted
+from sdlgm.estimators._limits import MOST_LAYERS
 from sdlgm.estimators._migrations import migrate
 from sdlgm.estimators._preparation import Scaling
 from sdlgm.model.modules import TrainableModule
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from sdlgm.estimators._base import TorchEstimator
 
 KIND = "sdlgm-model"
-# Largest number of layers that a file may ask for.
-_LONGEST = 1000
+# Longest message of another library that is repeated in an error.
+_LONGEST_REASON = 500
 # Settings of a run on some machine, not of the model.
 _NOT_SAVED = {"checkpoint_dir", "compile", "devices", "num_nodes", "resume", "strategy", "verbose"}
 
@@ -101,15 +101,18 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
             raise ModelFileError(f"{path}: holds a {name!r}, which this sdlgm does not know")
         params = migrate(name, document["params"], content.written_by)
         estimator = _new_estimator(LOADABLE[name], params, device)
-        estimator.n_features_in_ = int(document["n_features_in"])
+        check_count("n_features_in", document["n_features_in"], 1)
+        estimator.n_features_in_ = document["n_features_in"]
         names = document["feature_names_in"]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError("feature_names_in is not a list of names")
         if names:
             if len(names) != estimator.n_features_in_:
                 raise ValueError(f"{len(names)} column names for {estimator.n_features_in_} columns")
             estimator.feature_names_in_ = np.array(names, dtype=object)
         check_count("n_iter", document["n_iter"], 0)
         fitted = Fitted(
-            module=_fill(estimator._module_factory(document), content.under("module")).to(target),
+            module=_fill(estimator, document, content.under("module")).to(target),
             scaling=_scaling(content.tensors, estimator.n_features_in_),
             device=target,
             n_iter=document["n_iter"],
@@ -130,14 +133,20 @@ def _new_estimator(kind: "type[TorchEstimator]", params: dict[str, Any], device:
     return estimator
 
 
-def _fill(make: Callable[[], TrainableModule], tensors: dict[str, Tensor]) -> TrainableModule:
+def _fill(estimator: "TorchEstimator", document: dict[str, Any], tensors: dict[str, Tensor]) -> TrainableModule:
     """Return the module that the settings describe with the tensors of the file.
 
     It is first made without memory and compared with the file, so that settings alone cannot make the reader allocate
     more than the file holds.
     """
-    with torch.device("meta"):
-        module = make()
+    make = estimator._module_factory(document)
+    names = ("n_features_in_", *estimator._sizes)
+    sizes = ", ".join(f"{name.removesuffix('_')}={getattr(estimator, name)!r}" for name in names)
+    try:
+        with torch.device("meta"):
+            module = make()
+    except (RuntimeError, OverflowError, TypeError) as error:
+        raise ValueError(f"no tensor can be as large as {sizes} say ({_one_line(error)})") from error
     for name, expected in module.state_dict().items():
         if name not in tensors:
             raise ValueError(f"the tensor {name} is missing")
@@ -145,7 +154,7 @@ def _fill(make: Callable[[], TrainableModule], tensors: dict[str, Tensor]) -> Tr
         if found.shape != expected.shape or found.dtype != expected.dtype:
             raise ValueError(
                 f"the tensor {name} is {tuple(found.shape)} {found.dtype}, "
-                f"expected {tuple(expected.shape)} {expected.dtype}"
+                f"expected {tuple(expected.shape)} {expected.dtype} for {sizes}"
             )
         _tensorfile.check_finite({name: found})
         if name.endswith("running_var") and bool((found < 0).any()):
@@ -170,8 +179,9 @@ def _arguments(params: dict[str, Any], estimator: "type[TorchEstimator]") -> dic
         raise ValueError(f"unknown settings: {', '.join(unknown)}")
     if missing:
         raise ValueError(f"missing settings: {', '.join(missing)}")
-    if any(isinstance(value, list) and len(value) > _LONGEST for value in params.values()):
-        raise ValueError(f"a setting has more than {_LONGEST} values")
+    if any(isinstance(value, list) and len(value) > MOST_LAYERS for value in params.values()):
+        longest = max(params, key=lambda name: len(params[name]) if isinstance(params[name], list) else 0)
+        raise ValueError(f"{longest} has {len(params[longest])} entries; it may have {MOST_LAYERS}")
     arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
     del arguments["device"]
     return arguments
@@ -187,4 +197,5 @@ def _as_json(value: Any) -> Any:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]} ..."

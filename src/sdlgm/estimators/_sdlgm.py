@@ -22,7 +22,8 @@ from sdlgm.estimators._checks import check_count, has_compiler, usable_device
 from sdlgm.estimators._codes import check_codes
 from sdlgm.estimators._compat import Interval, Registered, StrOptions, fit_context
 from sdlgm.estimators._distributed import fit_distributed
-from sdlgm.estimators._fitted import Fitted, FittedSDLGM
+from sdlgm.estimators._fitted import Fitted, FittedSDLGM, code_values
+from sdlgm.estimators._limits import LARGEST_BUDGET, LARGEST_N_SAMPLES, MOST_VALUES
 from sdlgm.estimators._modelfile import loadable
 from sdlgm.estimators._preparation import (
     WATCHED_ROWS,
@@ -204,11 +205,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
     _module_class: ClassVar[type[SDLGMModule]] = SDLGMModule
     _trainer: train.Trainer | None = None
+    _sizes = ("n_components", "max_active", "hidden", "gate_hidden", "share_layers", "normalize_logits", "posterior")
 
     _parameter_constraints: dict[str, list[Any]] = {
         **COMMON_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "max_active": [Interval(Integral, 1, None, closed="left")],
+        "max_active": [Interval(Integral, 1, LARGEST_BUDGET, closed="both")],
         "gate_prior": [Interval(Real, 0, 1, closed="neither")],
         "learn_prior": ["boolean"],
         "gate_hidden": [tuple, list],
@@ -219,7 +221,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         "posterior": [Registered(POSTERIORS)],
         "gradient": [Registered(GRADIENTS)],
         "kl": [StrOptions({"exact", "paper"})],
-        "n_samples": [Interval(Integral, 1, None, closed="left")],
+        "n_samples": [Interval(Integral, 1, LARGEST_N_SAMPLES, closed="both")],
         "gate_temperature": [Interval(Real, 0, None, closed="neither")],
         "feature_temperature": [Interval(Real, 0, None, closed="neither")],
         "learn_temperature": ["boolean"],
@@ -506,6 +508,13 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         gradient, family = GRADIENTS[self.gradient], self._module_class.posteriors[self.posterior]
         if self.kl == "paper" and family is not POSTERIORS["shared"]:
             raise ValueError("kl='paper' is defined for posterior='shared'; set that posterior, or kl='exact'")
+        n_values = code_values(family, int(self.n_components), int(self.max_active))
+        if self.n_samples * n_values > MOST_VALUES:
+            raise ValueError(
+                f"n_samples={self.n_samples} codes of a row with n_components={self.n_components} and "
+                f"max_active={self.max_active} are {self.n_samples * n_values} numbers, and {MOST_VALUES} are the most "
+                f"for posterior={self.posterior!r}; set a smaller one"
+            )
         if family.kind not in gradient.defined_for:
             possible = [name for name, estimator in GRADIENTS.items() if family.kind in estimator.defined_for]
             raise ValueError(
@@ -664,7 +673,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         """
         check_is_fitted(self)
         noise = self._noise(random_state)
-        return self._encode(X, lambda x: self._fitted.module.inference(x).sample(1, noise)[0])
+        return self._encode(X, lambda x: _evaluation.posterior_of(self._fitted.module, x).sample(1, noise)[0])
 
     def inverse_transform(self, codes) -> np.ndarray:
         """Decode codes: return the mean of p(x given z).
@@ -864,7 +873,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         return lambda: self._module_class(config)
 
     def _restore(self, base: Fitted, document: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
-        return self._publish(self._describe(base, document["likelihood"]))
+        likelihood = document["likelihood"]
+        if not LIKELIHOODS[likelihood].standardized and not base.scaling.is_identity:
+            raise ValueError(
+                f"the data of a model with likelihood={likelihood!r} are not scaled, but the file has a scaling"
+            )
+        return self._publish(self._describe(base, likelihood))
 
     # Rows
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sdlgm import __version__
-from sdlgm._files import write_text
+from sdlgm._files import remove_abandoned_files, write_text
 from sdlgm._optional import optional_import
 from sdlgm.data import Dataset
 from sdlgm.report import figures
@@ -70,7 +70,9 @@ def write_report(model: SDLGM, data: Dataset, path: str | os.PathLike[str], *, r
         sections=_sections(model, data, evaluation.max_active, random_state),
         version=__version__,
     )
-    return write_text(path, text)
+    written = write_text(path, text)
+    remove_abandoned_files(written)
+    return written
 
 
 def _sections(model: SDLGM, data: Dataset, budget: int, random_state: int) -> list[_Section]:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from sdlgm import _tensorfile
-from sdlgm._files import TEMPORARY, remove_temporary_files, write_text
+from sdlgm._files import check_folder, remove_temporary_files
 from sdlgm._version import __version__
 from sdlgm.errors import CheckpointError, ModelFileError
 from sdlgm.train.monitor import record_of
@@ -42,7 +41,7 @@ class Checkpoint:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             remove_temporary_files(folder, self.path.suffix)
-            write_text(folder / f"{TEMPORARY}trial{self.path.suffix}", "").unlink()
+            check_folder(folder)
         except OSError as error:
             raise CheckpointError(
                 f"{folder}: checkpoints cannot be written there ({_reason(error)}); choose another checkpoint_dir"
@@ -66,7 +65,7 @@ class Checkpoint:
         }
         try:
             _tensorfile.write(self.path, KIND, document, tensors)
-        except (OSError, SafetensorError) as error:
+        except OSError as error:
             kept = "there is no earlier one"
             if self._last is not None and self.path.exists():
                 kept = f"that of iteration {self._last} is intact"
@@ -100,13 +99,16 @@ class Checkpoint:
             trainer.estimator.load_state_dict(_tensorfile.check_finite(content.under("estimator")))
             self._restore_optimizer(trainer, _tensorfile.check_finite(content.under("optimizer")))
             trainer.generator.set_state(content.tensors["generator"])
-            trainer.iteration = _whole(document["iteration"])
+            most = trainer.config.max_iter
+            trainer.iteration = _whole("iteration", document["iteration"], most)
             progress.history = [record_of(values) for values in document["history"]]
-            progress.n_without_improvement = _whole(document["n_without_improvement"])
+            if any(not 0 < record.iteration <= trainer.iteration for record in progress.history):
+                raise ValueError("a point of the training curves is of a later iteration")
+            progress.n_without_improvement = _whole("n_without_improvement", document["n_without_improvement"], most)
             training_sum, n_steps = document["training"]
             if not math.isfinite(training_sum):
                 raise ValueError("the sum of the training objectives is not finite")
-            trainer.training_sum, trainer.n_training_steps = float(training_sum), _whole(n_steps)
+            trainer.training_sum, trainer.n_training_steps = float(training_sum), _whole("training", n_steps, most)
         except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
             raise ModelFileError(f"{self.path}: incomplete checkpoint ({error})") from error
         progress.best_parameters = best or None
@@ -130,11 +132,12 @@ class Checkpoint:
         trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def _whole(value: Any) -> int:
-    if not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is not a number of iterations")
+def _whole(name: str, value: Any, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{name} is {value!r}; it has to be a whole number up to max_iter={most}")
     return value
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
+    error = error.__cause__ or error  # that of a `WriteError`
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

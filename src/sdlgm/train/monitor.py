@@ -58,6 +58,8 @@ def record_of(values: dict[str, Any]) -> Record:
     optional = ("features_used", "training", "row_divergence")
     numbers: dict[str, Any] = {name: float(value) for name, value in values.items() if name not in optional}
     used, training, divergence = (values.get(name) for name in optional)
+    if not all(math.isfinite(value) for value in (*numbers.values(), training or 0.0, divergence or 0.0)):
+        raise ValueError("a point of the training curves is not finite")
     numbers["iteration"] = int(values["iteration"])
     return Record(
         **numbers,

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from sdlgm._files import why_missing
 from sdlgm.data.formats.arff import ArffFile, labels_beside
 from sdlgm.data.formats.csv import CsvFile
 from sdlgm.data.formats.idx import IdxFile
@@ -43,7 +44,7 @@ def kind_of(path: Path) -> str:
 def existing_file(path: Path) -> Path:
     """Return the path, or raise if there is no such file."""
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file")
+        raise DataError(f"{path}: {why_missing(path)}")
     return path
 
 

@@ -12,7 +12,16 @@ import numpy as np
 from sdlgm._limits import check_memory
 from sdlgm._optional import optional_import
 from sdlgm.data.checks import check_column_names
-from sdlgm.data.columns import EXTRA, TextMemory, arrow_errors, arrow_table, check_features, check_targets, table_block
+from sdlgm.data.columns import (
+    EXTRA,
+    TextMemory,
+    arrow_errors,
+    arrow_file,
+    arrow_table,
+    check_features,
+    check_targets,
+    table_block,
+)
 from sdlgm.data.source import DEFAULT_BATCH_ROWS, NO_TARGETS, Block, RowSource, TargetColumns, concatenate
 from sdlgm.errors import DataError
 
@@ -45,7 +54,7 @@ class CsvFile(RowSource):
         arrow = optional_import("pyarrow.csv", EXTRA)
         with arrow_errors(path, "csv"):
             self._header = has_header(path)
-            with arrow.open_csv(path, read_options=self._read_options()) as reader:
+            with arrow.open_csv(arrow_file(path), read_options=self._read_options()) as reader:
                 fields = list(reader.schema)
                 names = [field.name for field in fields]
         check_column_names(path, names)
@@ -87,7 +96,8 @@ class CsvFile(RowSource):
         first = 0
         with arrow_errors(self.path, "csv"):
             try:
-                with arrow.open_csv(self.path, read_options=self._read_options(), convert_options=convert) as reader:
+                file, options = arrow_file(self.path), self._read_options()
+                with arrow.open_csv(file, read_options=options, convert_options=convert) as reader:
                     for batch in reader:
                         place = f"rows {first} to {first + batch.num_rows - 1}"
                         table = pa.Table.from_batches([batch])
@@ -153,4 +163,5 @@ def _is_number(text: str) -> bool:
 
 def write_csv(path: Path, X: np.ndarray, names: list[str]) -> None:
     """Write a matrix as a CSV file with a header."""
-    optional_import("pyarrow.csv", EXTRA).write_csv(arrow_table(X, names), path)
+    with arrow_file(path, "wb") as file:
+        optional_import("pyarrow.csv", EXTRA).write_csv(arrow_table(X, names), file)

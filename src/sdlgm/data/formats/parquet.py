@@ -13,6 +13,7 @@ from sdlgm.data.checks import check_column_names, check_has_rows
 from sdlgm.data.columns import (
     EXTRA,
     TextMemory,
+    arrow_file,
     arrow_table,
     check_features,
     check_flat,
@@ -171,4 +172,5 @@ class ParquetFile(PartedSource):
 
 def write_parquet(path: Path, X: np.ndarray, names: list[str]) -> None:
     """Write a matrix as a parquet file with named columns."""
-    optional_import("pyarrow.parquet", EXTRA).write_table(arrow_table(X, names), path)
+    with arrow_file(path, "wb") as file:
+        optional_import("pyarrow.parquet", EXTRA).write_table(arrow_table(X, names), file)

@@ -205,11 +205,15 @@ class SDLGMModule(TemperedModule):
         which is not a bound.
         """
         posterior = self.inference(x)
+        return self.elbo_of(posterior, x, self.draw(posterior, bound=bound, n_samples=n_samples, noise=noise), kl)
+
+    def draw(
+        self, posterior: CodeDistribution, *, bound: Bound, n_samples: int, noise: Noise
+    ) -> Float[Tensor, "S batch K"]:
+        """Draw the codes of a bound: hard or relaxed ones."""
         if bound == "relaxed":
-            codes = posterior.relaxed_sample(n_samples, self.temperatures, noise)
-        else:
-            codes = posterior.sample(n_samples, noise)
-        return self.elbo_of(posterior, x, codes, kl)
+            return posterior.relaxed_sample(n_samples, self.temperatures, noise)
+        return posterior.sample(n_samples, noise)
 
     def elbo_of(
         self,
@@ -230,8 +234,13 @@ class SDLGMModule(TemperedModule):
         With M = 1 this is an unbiased estimate of the discrete bound with ``kl="exact"``. It grows with M to log p(x),
         or, where q draws sets, to slightly less: their prior is bounded too (`log_repetitions`).
         """
-        posterior, prior = self.inference(x), self.prior()
-        log_weights = []
+        return self.importance_weighted_bound_of(self.inference(x), x, n_importance, noise)
+
+    def importance_weighted_bound_of(
+        self, posterior: CodeDistribution, x: Float[Tensor, "batch D"], n_importance: int, noise: Noise
+    ) -> Float[Tensor, " batch"]:
+        """Return the importance-weighted bound for a posterior."""
+        prior, log_weights = self.prior(), []
         for start in range(0, n_importance, IMPORTANCE_CHUNK):  # memory does not grow with M
             symbols = posterior.sample_symbols(min(IMPORTANCE_CHUNK, n_importance - start), noise)
             log_likelihood = self.log_likelihood(x, posterior.counts(symbols))
