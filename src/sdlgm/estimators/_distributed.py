@@ -15,6 +15,7 @@ from sdlgm.estimators import _modelfile
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+    from lightning_fabric.strategies import Strategy
 
     from sdlgm.estimators._sdlgm import SDLGM
 
@@ -80,16 +81,25 @@ def is_launched() -> bool:
 def _fabric(estimator: "SDLGM", launched: bool) -> "Fabric":
     from lightning_fabric import Fabric
 
-    strategy = str(estimator.strategy)
-    if strategy == "auto":
-        strategy = "ddp" if launched else "ddp_spawn"
     accelerator = str(estimator.device).partition(":")[0]
     return Fabric(
         accelerator=accelerator,
-        strategy=strategy,
+        strategy=_strategy(estimator, launched),
         devices=int(estimator.devices),
         num_nodes=int(estimator.num_nodes),
     )
+
+
+def _strategy(estimator: "SDLGM", launched: bool) -> "str | Strategy":
+    """Return the strategy: on one machine, unless a launcher connects the processes, one that stays on it."""
+    from sdlgm.estimators._loopback import START_METHODS, LoopbackStrategy  # imports Lightning Fabric
+
+    name = str(estimator.strategy)
+    if name == "auto":
+        name = "ddp" if launched else "ddp_spawn"
+    if launched or int(estimator.num_nodes) > 1 or name not in START_METHODS:
+        return name
+    return LoopbackStrategy(start_method=START_METHODS[name])
 
 
 def _fit_and_save(fabric: "Fabric", estimator: "SDLGM", X: Any, path: Path) -> None:
