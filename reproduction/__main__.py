@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from sdlgm._signals import exit_code, sigterm_raises
+from sdlgm.cli._errors import shows_once
 from sdlgm.data import check_writable
 from sdlgm.errors import DataError, SDLGMError
 
@@ -39,21 +41,19 @@ def _clear_errors(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
         try:
-            with warnings.catch_warnings():
-                warnings.showwarning = _show_warning
+            with warnings.catch_warnings(), sigterm_raises():
+                warnings.showwarning = shows_once(
+                    lambda message: err.print(f"warning: {_one_line(message)}", soft_wrap=True)
+                )
                 command(*args, **kwargs)
         except (SDLGMError, ValueError, OSError) as error:
             err.print(f"[bold red]error:[/] {_one_line(error)}", soft_wrap=True)
             raise typer.Exit(2) from None
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             err.print("interrupted; run the same command again to resume", soft_wrap=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(exit_code(error)) from None
 
     return wrapped
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    err.print(f"warning: {_one_line(message)}", soft_wrap=True)
 
 
 def _one_line(message: Exception | str) -> str:

@@ -5,7 +5,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from commands import FAST, run
 from sdlgm import SDLGM
-from sdlgm.cli._errors import is_user_error
+from sdlgm._user_errors import is_user_error
 from sdlgm.errors import DataError, MissingDependencyError, TrainingDivergedError
 
 FIT = ["fit", "digits:train", *FAST]

@@ -7,7 +7,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import torch.distributed as dist
-from lightning_fabric.strategies import DDPStrategy
+from lightning_fabric.strategies.ddp import DDPStrategy
+from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage] - documented there
 
 StartMethod = Literal["popen", "spawn", "fork", "forkserver"]
 
@@ -44,18 +45,18 @@ class LoopbackStrategy(DDPStrategy):
         super()._setup_distributed()  # leaves the group as it is
 
 
-def _store(port: int, rank: int, n_processes: int, timeout: dict[str, Any]) -> dist.TCPStore:
+def _store(port: int, rank: int, n_processes: int, timeout: dict[str, Any]) -> TCPStore:
     """Return the store of a process. That of the first listens on a socket that is bound here."""
     common: dict[str, Any] = {"world_size": n_processes, **timeout}
     if rank > 0:
-        return dist.TCPStore(LOOPBACK, port, is_master=False, **common)
+        return TCPStore(LOOPBACK, port, is_master=False, **common)
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind((LOOPBACK, port))
     listening.listen()
     # The store owns the socket from here on.
     # It need not wait for the others: they wait for it, and the group waits for them.
-    return dist.TCPStore(
+    return TCPStore(
         LOOPBACK, port, is_master=True, wait_for_workers=False, master_listen_fd=listening.detach(), **common
     )
 
