@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from sdlgm._signals import exit_code, sigterm_raises
-from sdlgm.cli._errors import shows_once
 from sdlgm.data import check_writable
 from sdlgm.errors import DataError, SDLGMError
 
@@ -42,9 +41,7 @@ def _clear_errors(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(*args: Any, **kwargs: Any) -> None:
         try:
             with warnings.catch_warnings(), sigterm_raises():
-                warnings.showwarning = shows_once(
-                    lambda message: err.print(f"warning: {_one_line(message)}", soft_wrap=True)
-                )
+                warnings.showwarning = _show_warning
                 command(*args, **kwargs)
         except (SDLGMError, ValueError, OSError) as error:
             err.print(f"[bold red]error:[/] {_one_line(error)}", soft_wrap=True)
@@ -54,6 +51,10 @@ def _clear_errors(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(exit_code(error)) from None
 
     return wrapped
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    err.print(f"warning: {_one_line(message)}", soft_wrap=True)
 
 
 def _one_line(message: Exception | str) -> str:

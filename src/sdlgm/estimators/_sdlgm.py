@@ -146,7 +146,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     n_iter_no_change : int, default=10
         Points of the training curves without improvement before training stops early.
     checkpoint_dir : path or None, default=None
-        Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM.
+        Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM. It belongs
+        to one run; leave it out in a parameter search.
     checkpoint_every : int, default=1000
         Iterations between two checkpoints.
     resume : bool, default=False
