@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commands import FAST
+from commands import FAST, run
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="POSIX signals and /proc")
 
@@ -64,8 +64,7 @@ def test__sigterm__encode__leaves_no_temporary_file(tmp_path):
     slow = "import sys, time; import sdlgm; from sdlgm.data import CodesWriter; append = CodesWriter.append\n"
     slow += "def slowly(self, codes):\n    append(self, codes); open('begun', 'w').close(); time.sleep(60)\n"
     slow += "CodesWriter.append = slowly\nfrom sdlgm.cli import app; app()"
-    fitted = start("sdlgm.cli", "fit", "digits:train", "--out", "m", *FAST, cwd=tmp_path)
-    assert fitted.wait() == 0, fitted.communicate()[1]
+    run("fit", "digits:train", "--out", tmp_path / "m", *FAST)
     np.save(tmp_path / "rows.npy", np.random.default_rng(0).random((100, 64)))
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", slow, "encode", "m", "rows.npy", "--out", "codes.npz"]

@@ -155,7 +155,7 @@ def history_of(monkeypatch, change) -> None:
 
 
 def test__convergence__most_features_dead__is_a_warning(digits, small, monkeypatch):
-    history_of(monkeypatch, lambda history: [*history[:-1], replace(history[-1], features_used=7)])
+    history_of(monkeypatch, lambda history: [*history[:-1], replace(history[-1], features_used=7, discrete=-20.0)])
     with pytest.warns(ConvergenceWarning, match="use 7 of 16 features.*lower n_components"):
         SDLGM(**small, random_state=0).fit(digits)
 

@@ -67,7 +67,7 @@ def _worse_than_uninformed(record: Record, uninformed: float | None) -> str | No
     """Return a message if the model is worse than one that is the same for all rows."""
     if uninformed is None or not _is_fall(uninformed, record.discrete):
         return None
-    remedy = "nothing was learned; lower learning_rate, or train longer"
+    remedy = "nothing was learned; train longer, or lower learning_rate"
     if not _is_fall(uninformed, record.relaxed):
         remedy = (
             f"with relaxed codes it is {record.relaxed:.4g}, so that the information is in the relaxation and not in "
