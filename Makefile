@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 # Two workers of one thread each: torch's own threads would fight over the cores.
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help demo test test-slow lint format install bench docs codes-picture wheel fuzz audit clean
+.PHONY: help demo test test-slow lint format install bench docs codes-picture wheel fuzz robustness audit clean
 .PHONY: table1 table2 counts gradients figures budgets long
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make codes-picture  the picture of README.md (trains a model of MNIST)"
 	@echo "make wheel      dist/*.whl"
 	@echo "make fuzz       changed files for every reader, FUZZ_SECONDS=20 each"
+	@echo "make robustness  kills, changed files, budgets and memory, into docs/results (an hour)"
 	@echo "make audit      known vulnerabilities of the pinned dependencies"
 	@echo "make clean      remove the environment and all build products"
 
@@ -95,6 +96,10 @@ fuzz: .venv/.developer
 	for target in $(FUZZ_TARGETS); do \
 		echo "== $$target"; OMP_NUM_THREADS=1 $(BIN)/python -m robustness.fuzz $$target \
 		-artifact_prefix=findings/ -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
+# Can be interrupted and resumed; `make docs` builds the page afterwards.
+robustness: .venv/.developer
+	OMP_NUM_THREADS=1 $(BIN)/python -m robustness --out docs/results/robustness.json
 
 audit: .venv/.developer
 	$(PIP_INSTALL) -e '.[audit]'

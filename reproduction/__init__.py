@@ -5,6 +5,7 @@ The package is not installed. Run it from the root of the repository: ``python -
 It is built on the public API of `sdlgm` (``sdlgm``, ``sdlgm.data``, ``sdlgm.errors``) and on these internals:
 
 - ``sdlgm._files``: write a file whole or not at all
+- ``sdlgm._signals``: SIGTERM as an exception
 - ``sdlgm._tensorfile``: read the iteration of a checkpoint
 - ``sdlgm.estimators._compat``: constraints of parameters
 - ``sdlgm.estimators._thresholds``: thresholds and F1 scores of multi-label predictions
@@ -16,7 +17,7 @@ It is built on the public API of `sdlgm` (``sdlgm``, ``sdlgm.data``, ``sdlgm.err
 - ``sdlgm.model.noise`` and ``sdlgm.model.shards``: random numbers
 - ``sdlgm.report.figures``: pictures of a fitted model, and their colours
 
-All of them but ``_files`` and ``report.figures`` are imported by `reproduction.internals` alone. The baselines and the
-regression peers also override ``_module_class``, ``_check_settings`` and ``_parameter_constraints`` of an estimator,
-and read its ``_fitted`` model.
+All of them but ``_files``, ``_signals`` and ``report.figures`` are imported by `reproduction.internals` alone. The
+baselines and the regression peers also override ``_module_class``, ``_check_settings`` and ``_parameter_constraints``
+of an estimator, and read its ``_fitted`` model.
 """

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from sdlgm._signals import exit_code, sigterm_raises
 from sdlgm.data import check_writable
 from sdlgm.errors import DataError, SDLGMError
 
@@ -39,15 +40,15 @@ def _clear_errors(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), sigterm_raises():
                 warnings.showwarning = _show_warning
                 command(*args, **kwargs)
         except (SDLGMError, ValueError, OSError) as error:
             err.print(f"[bold red]error:[/] {_one_line(error)}", soft_wrap=True)
             raise typer.Exit(2) from None
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             err.print("interrupted; run the same command again to resume", soft_wrap=True)
-            raise typer.Exit(130) from None
+            raise typer.Exit(exit_code(error)) from None
 
     return wrapped
 

@@ -91,6 +91,10 @@ def run_all(
                     if after_each is not None:
                         after_each(_results(runs, folder, known))
                     progress.finish(run)
+        except KeyboardInterrupt:
+            for process in multiprocessing.active_children():  # SIGTERM reaches this process only
+                process.terminate()
+            raise
         finally:  # a full queue of reports would block the processes that are still running after a failure
             while wait(running, timeout=0.2).not_done:
                 progress.take(reports)

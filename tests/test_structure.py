@@ -19,18 +19,22 @@ MAY_IMPORT = {
     "_version": set(),
     "errors": set(),
     "_files": {"errors"},
+    "_signals": set(),
     "_optional": {"errors"},
     "_limits": {"errors"},
+    "_user_errors": {"errors"},
     "_tensorfile": {"errors", "_files", "_limits", "_version"},
     "_kernels": set(),
     "model": {"_kernels"},
     "gradients": {"model"},
-    "train": {"errors", "_files", "_tensorfile", "_version", "model", "gradients"},
+    "train": {"errors", "_files", "_signals", "_tensorfile", "_version", "model", "gradients"},
     "data": {"errors", "_files", "_limits", "_optional"},
     "estimators": {
         "errors",
         "_files",
         "_optional",
+        "_signals",
+        "_user_errors",
         "_tensorfile",
         "_version",
         "_kernels",
@@ -41,7 +45,7 @@ MAY_IMPORT = {
     },
     "sdlgm": {"errors", "_version", "estimators"},
     "report": {"sdlgm", "data", "errors", "_files", "_optional"},
-    "cli": {"sdlgm", "data", "report", "estimators", "errors", "_optional", "_version"},
+    "cli": {"sdlgm", "data", "report", "estimators", "errors", "_optional", "_signals", "_user_errors", "_version"},
 }
 
 # The layers inside ``model``, from the bottom up. A file imports files of its own layer or of layers below it.

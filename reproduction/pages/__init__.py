@@ -4,6 +4,7 @@ There is one module for each page. A page is generated as a whole, or has genera
 """
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from reproduction.pages import (
     long,
     performance,
     readme,
+    robustness,
     scaling,
     table1,
     table2,
@@ -40,6 +42,8 @@ RESULTS = (
     "scaling",
     "figures/figures",
 )
+OPTIONAL = {"robustness": "docs/results/robustness.md"}
+"""Results that need not be there yet, and their pages, which are generated when they are."""
 
 Results = dict[str, dict[str, Any]]
 
@@ -50,6 +54,7 @@ WHOLE: dict[str, Callable[[Results], str]] = {
     "docs/results/long.md": lambda results: long.page(results["long"]),
     "docs/results/budgets.md": lambda results: budgets.page(results["budgets"]),
     "docs/results/gradients.md": lambda results: gradients.page(results["gradients"]),
+    "docs/results/robustness.md": lambda results: robustness.page(results["robustness"]),
     "docs/results/figures/figures.md": lambda results: figures.page(results["figures/figures"]),
 }
 """Pages that are generated as a whole."""
@@ -103,13 +108,18 @@ def find_problems(root: Path = ROOT) -> list[str]:
 
 
 def _load_results(root: Path) -> Results:
-    folder = root / "docs" / "results"
-    return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in RESULTS}
+    paths = {name: root / "docs" / "results" / f"{name}.json" for name in (*RESULTS, *OPTIONAL)}
+    return {
+        name: json.loads(path.read_text(encoding="utf-8"))
+        for name, path in paths.items()
+        if name not in OPTIONAL or path.exists()
+    }
 
 
 def _texts(root: Path, results: Results) -> dict[str, str]:
     """Return the text of every page that is generated or has generated blocks."""
-    texts = {name: page(results) for name, page in WHOLE.items()}
+    missing = {page for name, page in OPTIONAL.items() if name not in results}
+    texts = {name: page(results) for name, page in WHOLE.items() if name not in missing}
     for name, blocks in WITH_BLOCKS.items():
         try:
             texts[name] = fill((root / name).read_text(encoding="utf-8"), blocks(results))
@@ -119,9 +129,10 @@ def _texts(root: Path, results: Results) -> dict[str, str]:
 
 
 def _broken_links(root: Path) -> list[str]:
+    later = {root / page for page in OPTIONAL.values()}
     return [
         f"{page.relative_to(root)}: {target}"
         for page in [*root.glob("*.md"), *(root / "docs").rglob("*.md")]
         for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
-        if not (page.parent / target).exists()
+        if not (page.parent / target).exists() and Path(os.path.normpath(page.parent / target)) not in later
     ]

@@ -1,11 +1,13 @@
 import warnings
 
+import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from commands import FAST, run
 from sdlgm import SDLGM
-from sdlgm.cli._errors import is_user_error
+from sdlgm._user_errors import is_user_error
+from sdlgm.cli._errors import shows_once
 from sdlgm.errors import DataError, MissingDependencyError, TrainingDivergedError
 
 FIT = ["fit", "digits:train", *FAST]
@@ -136,3 +138,22 @@ def test__warning__of_the_library__is_one_line(monkeypatch, tmp_path):
 def test__error__name_with_colons__is_printed_as_it_is(tmp_path):
     result = run("classify", "fit", "digits:train", "--out", tmp_path / "m", code=2)
     assert "digits:train: " in result.stderr
+
+
+@pytest.mark.filterwarnings("default")
+def test__warning__once_a_batch__is_shown_once(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savetxt(tmp_path / "named.csv", rng.random((50, 3)), delimiter=",", header="a,b,c", comments="")
+    np.save(tmp_path / "rows.npy", rng.random((100, 3)))
+    run("fit", tmp_path / "named.csv", "--out", tmp_path / "m", *FAST)
+    for command in (["encode", "--out", tmp_path / "codes.npz"], ["evaluate"]):
+        stderr = run(command[0], tmp_path / "m", tmp_path / "rows.npy", *command[1:]).stderr
+        assert stderr.count("does not have valid feature names") == 1
+
+
+def test__shows_once__same_text_again__is_shown_once():
+    shown = []
+    show = shows_once(shown.append)
+    for text in ("a", "b", "a"):
+        show(UserWarning(text), UserWarning, "file", 1)
+    assert [str(message) for message in shown] == ["a", "b"]

@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import make_multilabel_classification
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_multilabel_classification
 from sklearn.exceptions import ConvergenceWarning
 
 from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter, train
+from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators._fitted import BATCH
 
 FEW = {"hidden": (8,), "max_iter": 12, "batch_size": 50, "random_state": 0}
@@ -153,7 +155,7 @@ def history_of(monkeypatch, change) -> None:
 
 
 def test__convergence__most_features_dead__is_a_warning(digits, small, monkeypatch):
-    history_of(monkeypatch, lambda history: [*history[:-1], replace(history[-1], features_used=7)])
+    history_of(monkeypatch, lambda history: [*history[:-1], replace(history[-1], features_used=7, discrete=-20.0)])
     with pytest.warns(ConvergenceWarning, match="use 7 of 16 features.*lower n_components"):
         SDLGM(**small, random_state=0).fit(digits)
 
@@ -166,8 +168,7 @@ def test__convergence__validation_bound_falls__is_a_warning_with_early_stopping_
     history_of(monkeypatch, overfitted)
     with pytest.warns(ConvergenceWarning, match="fell from -20.0 nats at iteration 60 to -30.0 at 65.*overfits"):
         SDLGM(**small, early_stopping=True, random_state=0).fit(digits)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with pytest.warns(ConvergenceWarning, match="fell from -20 nats at iteration 60 to -30 at 65.*not stable"):
         SDLGM(**small, random_state=0).fit(digits)
 
 
@@ -185,3 +186,49 @@ def test__convergence__labels_that_x_explains__is_quiet():
         for variant in ("dis", "gen", "con"):
             SDLGMClassifier(hidden=(16,), max_iter=100, variant=variant, random_state=0).fit(X, Y)
         SDLGMCounter(hidden=(16,), max_iter=100, random_state=0).fit(X, Y)
+
+
+NOISE = np.random.default_rng(0)
+GARBAGE = [
+    (SDLGM(n_components=32, max_active=8, hidden=(64,)), load_iris().data, None),
+    (SDLGM(n_components=32, max_active=8, hidden=(64,)), load_wine().data, None),
+    (SDLGM(n_components=32, max_active=8, hidden=(64,)), NOISE.normal(size=(400, 10)), None),
+    (SDLGMCounter(), load_digits().data, np.eye(10, dtype=int)[load_digits().target]),
+    (SDLGMCounter(), NOISE.normal(size=(400, 10)), (NOISE.random((400, 4)) < 0.02).astype(int)),
+]
+
+
+@pytest.mark.parametrize(("estimator", "X", "y"), GARBAGE, ids=["iris", "wine", "noise", "digits", "rare"])
+def test__convergence__learning_rate_far_too_large__is_a_warning_that_says_so(estimator, X, y):
+    rate = 100 if isinstance(estimator, SDLGMCounter) else 10
+    model = clone(estimator).set_params(learning_rate=rate, max_iter=200, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="nats.*lower learning_rate"):
+        model.fit(X, y)
+
+
+@pytest.mark.parametrize("learning_rate", [10, 100])
+def test__convergence__classifier_with_a_learning_rate_far_too_large__warns_raises_or_learns(learning_rate):
+    X, Y = make_multilabel_classification(n_samples=500, n_classes=6, random_state=0)
+    for variant in ("dis", "con"):
+        model = SDLGMClassifier(variant=variant, learning_rate=learning_rate, max_iter=100, random_state=0)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                model.fit(X, Y)
+        except (ConvergenceWarning, TrainingDivergedError):
+            continue
+        frequencies = SDLGMClassifier(variant=variant, learning_rate=1e-9, max_iter=1, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert model.evaluate(X, Y).log_loss < frequencies.fit(X, Y).evaluate(X, Y).log_loss
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
+def test__convergence__ordinary_data__is_quiet(load):
+    X, target = load(return_X_y=True)
+    Y = np.eye(target.max() + 1, dtype=int)[target]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SDLGM(n_components=32, max_active=8, hidden=(64,), max_iter=200, random_state=0).fit(X)
+        SDLGMClassifier(max_iter=100, random_state=0).fit(X, Y)
+        SDLGMCounter(max_iter=100, random_state=0).fit(X, Y)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 from collections import Counter
 
 import numpy as np
@@ -264,3 +265,14 @@ def test__early_stopping__files__held_out_rows_do_not_shape_the_scaling(tmp_path
     model = SDLGM(**small, early_stopping=True, validation_fraction=0.3, random_state=0).fit(tmp_path)
     means = [np.delete(measurements[:60], np.s_[20 * i : 20 * (i + 1)], axis=0).mean(axis=0) for i in range(3)]
     assert sum(np.allclose(model._fitted.scaling.location, mean, rtol=1e-9) for mean in means) == 1
+
+
+@pytest.mark.filterwarnings("always")
+def test__batches_without_names__model_with_names__is_one_warning(small):
+    X = np.random.default_rng(0).random((100, 3))
+    model = SDLGM(**small, random_state=0).fit(pd.DataFrame(X, columns=["a", "b", "c"]))
+    for call in (lambda: list(model.transform_batches([X, X, X])), lambda: model.evaluate(X)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        assert len([warning for warning in caught if "valid feature names" in str(warning.message)]) == 1

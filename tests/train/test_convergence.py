@@ -89,6 +89,54 @@ def test__frequency_log_prob__labels_and_counts__is_that_of_independent_columns(
     assert frequency_log_prob(targets, targets[:2]) == pytest.approx(np.mean(expected))
 
 
+# Worse than a model without information
+
+
+def test__convergence_problem__worse_than_the_means__says_so_and_names_the_learning_rate():
+    bad = record(discrete=-100.0, relaxed=-99.0, features_used=1)  # dead features are the lesser problem
+    found = convergence_problem([bad], n_features=N_FEATURES, n_watched=N_WATCHED, uninformed=-60.0)
+    assert found is not None
+    assert "-100 nats" in found
+    assert "-60" in found
+    assert "lower learning_rate" in found
+
+
+def test__convergence_problem__information_in_the_relaxation__names_the_gradient():
+    found = convergence_problem([record(discrete=-1308.0, relaxed=-104.0)], uninformed=-206.0)
+    assert found is not None
+    assert "in the relaxation" in found
+    assert "reinmax" in found
+
+
+@pytest.mark.parametrize(("uninformed", "least"), [(-10.0, MIN_FALL), (-1000.0, MIN_RELATIVE_FALL * 1000)])
+def test__convergence_problem__as_good_as_the_means__is_none(uninformed, least):
+    """Nothing can be learned from noise, and posteriors over sets cannot equal the prior."""
+    for share, expected in ((0.9, False), (1.1, True)):
+        found = convergence_problem([record(discrete=uninformed - share * least)], uninformed=uninformed)
+        assert (found is not None) == expected
+
+
+def test__convergence_problem__held_out__compares_the_parameters_that_are_kept():
+    good, bad = record(discrete=-50.0, training=-50.0), record(110, discrete=-90.0, training=-90.0)
+    assert convergence_problem([good, bad], uninformed=-60.0, held_out=True) is None
+    assert convergence_problem([good, bad], uninformed=-60.0) is not None
+
+
+# Curves that fall
+
+
+def test__convergence_problem__ends_far_below_its_best__says_where_it_was_best():
+    found = problem(*curve((-100, -98), (-50, -50), (-80, -80)))
+    assert found is not None
+    assert "from -50 nats at iteration 20 to -80 at 30" in found
+    assert "lower learning_rate" in found
+
+
+def test__convergence_problem__fall_from_the_warm_up_or_within_the_noise__is_none():
+    assert problem(record(10, discrete=-20.0, kl_weight=0.5), record(20, discrete=-30.0)) is None
+    assert problem(*curve((-50, -50), (-50.5, -50))) is None
+
+
 # Dead features
 
 
@@ -130,8 +178,10 @@ def test__convergence_problem__validation_falls_while_training_rises__says_where
     assert "from -100.0 nats at iteration 20 to -110.0 at 30" in found
 
 
-def test__convergence_problem__watched_rows_not_held_out__is_none():
-    assert problem(*curve(*OVERFITTED)) is None
+def test__convergence_problem__watched_rows_not_held_out__is_no_overfitting():
+    found = problem(*curve(*OVERFITTED))
+    assert found is not None
+    assert "overfits" not in found
 
 
 def test__convergence_problem__training_falls_as_well__is_none():

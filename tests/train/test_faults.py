@@ -1,14 +1,12 @@
-"""Faults of a run: kills, full disks, missing folders, damaged checkpoints."""
+"""Faults of a run: full disks, missing folders, damaged checkpoints. Kills are in tests/robustness."""
 
 import json
 import multiprocessing
 import os
-import random
 import resource
 import shutil
 import signal
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -18,6 +16,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from robustness.kills import EVERY, SETTINGS, checkpointed_iteration, same_state
 from sdlgm import SDLGM, CheckpointError, SDLGMClassifier, SDLGMCounter, SDLGMError
 from sdlgm._tensorfile import METADATA_KEY, checksum
 from sdlgm.errors import ModelFileError
@@ -25,69 +24,11 @@ from sdlgm.train import Trainer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="POSIX signals and limits")
 
-SETTINGS = {
-    "n_components": 16,
-    "max_active": 5,
-    "hidden": (32,),
-    "max_iter": 300,
-    "batch_size": 50,
-    "random_state": 0,
-}
-EVERY = 4
-N_KILLS = 12
-
-
-def checkpointed_iteration(folder) -> int:
-    with safe_open(folder / "checkpoint.safetensors", framework="pt") as file:
-        for name in file.keys():  # noqa: SIM118 - all of it can be read
-            file.get_tensor(name)
-        return json.loads(file.metadata()[METADATA_KEY])["document"]["iteration"]
-
 
 def assert_resumes_to_the_same(folder, X) -> None:
     resumed = SDLGM(**SETTINGS, checkpoint_dir=folder, checkpoint_every=EVERY, resume=True).fit(X)
     whole = SDLGM(**SETTINGS).fit(X)
-    for name, tensor in whole.module_.state_dict().items():
-        torch.testing.assert_close(resumed.module_.state_dict()[name], tensor, rtol=0, atol=0)
-
-
-def train(folder, X, reached) -> None:
-    """Train in another process, and write every iteration to shared memory."""
-
-    def note(_module, iteration: int) -> None:
-        reached.value = iteration
-
-    SDLGM(**SETTINGS, checkpoint_dir=folder, checkpoint_every=EVERY, resume=True).fit(X, callback=note)
-
-
-def test__kill__at_random_moments__leaves_a_readable_checkpoint_that_has_lost_little(digits, tmp_path):
-    context = multiprocessing.get_context("fork")
-    reached = context.Value("q", 0, lock=False)
-    rng = random.Random(0)
-    kills, before = 0, 0
-    SDLGM(**{**SETTINGS, "max_iter": 2}).fit(digits)  # what is compiled at first is compiled here
-    while kills < N_KILLS:
-        process = context.Process(target=train, args=(tmp_path, digits, reached))
-        goal = reached.value + rng.randrange(1, 40)
-        process.start()
-        while kills % 2 and process.is_alive() and reached.value < goal:
-            time.sleep(0.001)  # every other time a run is let come further, however busy the machine is
-        time.sleep(rng.uniform(0.0, 0.02))
-        process.kill()
-        process.join()
-        if process.exitcode == 0:
-            break  # all iterations are done
-        assert process.exitcode == -signal.SIGKILL
-        kills += 1
-        if (tmp_path / "checkpoint.safetensors").exists():
-            kept = checkpointed_iteration(tmp_path)
-            assert reached.value - kept <= EVERY
-            assert kept >= before
-            before = kept
-    assert kills > 3
-    assert before > 0
-    assert_resumes_to_the_same(tmp_path, digits)
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
+    assert same_state(resumed, whole)
 
 
 def failing(folder, X, at: int, fault, errors) -> None:

@@ -147,7 +147,7 @@ def test__signal__during_training__leaves_a_whole_checkpoint(tmp_path, number):
         _, message = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert b"KeyboardInterrupt" in message
+    assert f"continues from the checkpoint, {path}".encode() in message
     content = _tensorfile.read(path, "sdlgm-checkpoint")
     assert content.document["iteration"] > 200
     assert "generator" in content.tensors

@@ -1,10 +1,15 @@
 """Several processes that share every batch."""
 
+import contextlib
+import ipaddress
+import itertools
 import os
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -161,6 +166,75 @@ def test__fit__devices__starts_processes_and_resumes_bit_for_bit(script, tmp_pat
     resumed = run(script, tmp_path / "b", tmp_path / "resumed.sdlgm")
     assert resumed.returncode == 0, resumed.stderr
     assert (tmp_path / "resumed.sdlgm").read_bytes() == (tmp_path / "whole.sdlgm").read_bytes()
+
+
+LISTENING = """
+import os, sys, time
+from pathlib import Path
+import numpy as np, torch
+torch.set_num_threads(1)
+from sdlgm import SDLGM
+from sdlgm.train import Trainer
+
+step = Trainer.step
+
+def waiting(self, batch):
+    folder = Path(os.environ["FOLDER"])
+    if self.iteration == 2:  # all are connected
+        (folder / f"ready-{self.processes.shard.rank}").write_text(str(os.getpid()))
+        while not (folder / "seen").exists():
+            time.sleep(0.01)
+    return step(self, batch)
+
+Trainer.step = waiting
+if __name__ == "__main__":
+    X = np.random.default_rng(0).random((100, 6))
+    settings = dict(n_components=8, max_active=3, hidden=(8,), max_iter=5, batch_size=50, random_state=0)
+    assert SDLGM(**settings, devices=2, strategy=sys.argv[1]).fit(X).n_iter_ == 5
+    assert not [name for name in os.environ if name.endswith("_SOCKET_IFNAME")]
+"""
+
+
+def listening_addresses(process: int) -> list[str]:
+    """Return the addresses of the sockets on which a process of Linux listens."""
+    folder = Path(f"/proc/{process}")
+    inodes = set()
+    for link in (folder / "fd").iterdir():
+        with contextlib.suppress(OSError):
+            kind, _, inode = str(link.readlink()).partition(":")
+            inodes |= {inode.strip("[]")} if kind == "socket" else set()
+    found = []
+    for table, length in (("tcp", 4), ("tcp6", 16)):
+        for line in (folder / "net" / table).read_text().splitlines()[1:]:
+            _, local, _, state, *rest = line.split()
+            if state == "0A" and rest[5] in inodes:
+                words = np.frombuffer(bytes.fromhex(local.partition(":")[0]), ">u4").astype("<u4").tobytes()
+                assert len(words) == length
+                found.append(str(ipaddress.ip_address(words)))
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("strategy", ["auto", pytest.param("ddp", marks=pytest.mark.slow)])
+def test__fit__devices_of_one_machine__listens_on_the_loopback_interface_only(tmp_path, strategy):
+    (tmp_path / "train.py").write_text(LISTENING)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "FOLDER": str(tmp_path)}
+    command = [sys.executable, str(tmp_path / "train.py"), strategy]
+    started = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    ready = [tmp_path / f"ready-{rank}" for rank in range(2)]
+    try:
+        while started.poll() is None and not all(path.exists() and path.read_text() for path in ready):
+            time.sleep(0.05)
+        assert started.poll() is None, started.communicate()[1]
+        addresses = [listening_addresses(int(path.read_text())) for path in ready]
+        addresses.append(listening_addresses(started.pid))
+    finally:
+        (tmp_path / "seen").touch()
+        _, message = started.communicate()
+    assert started.returncode == 0, message
+    assert len(addresses[0]) >= 2  # the store and gloo
+    assert addresses[1]
+    assert all(ipaddress.ip_address(address).is_loopback for address in itertools.chain(*addresses)), addresses
 
 
 FAILING = """

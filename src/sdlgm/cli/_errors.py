@@ -1,30 +1,25 @@
 """Report errors and warnings of commands.
 
-An error is the user's, who can do something about it, if it is
-
-- an `SDLGMError`, an `OSError` (a file, a disk, a network) or a lack of memory, or
-- a `ValueError` or `TypeError` from code that checks data and settings. The innermost frame in the traceback that is of
-  sdlgm, scikit-learn or Lightning Fabric decides: it is in scikit-learn, Lightning Fabric or `sdlgm.data`, or it is a
-  ``raise`` statement in `sdlgm.estimators`.
-
-It is reported on one line, and the exit code is 2. Any other error is internal: a bug. The exit code is 1.
+An error that is the user's, who can do something about it, is reported on one line, and the exit code is 2. Any other
+error is internal: a bug. The exit code is 1. `sdlgm._user_errors` distinguishes them. SIGINT and SIGTERM have the exit
+codes 130 and 143, as in a shell.
 """
 
-import dis
 import functools
 import inspect
 import traceback
 import warnings
-from types import TracebackType
+from collections.abc import Callable
 from typing import Any
 
 import typer
 
+from sdlgm._signals import exit_code, sigterm_raises
+from sdlgm._user_errors import is_user_error
 from sdlgm.cli._commands import Command, set_signature
 from sdlgm.cli._output import err, one_line, print_message
-from sdlgm.errors import SDLGMError
 
-USER_ERROR, INTERNAL_ERROR, INTERRUPTED = 2, 1, 130
+USER_ERROR, INTERNAL_ERROR = 2, 1
 _CONTEXT = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
 
@@ -34,14 +29,15 @@ def handle_errors(command: Command) -> Command:
     @functools.wraps(command)
     def wrapped(context: typer.Context, **arguments: Any) -> None:
         try:
-            with warnings.catch_warnings():
-                warnings.showwarning = _show_warning
+            with warnings.catch_warnings(), sigterm_raises():
+                warnings.showwarning = shows_once(lambda message: print_message("warning", message))
                 command(**arguments)
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
-        except KeyboardInterrupt:
-            print_message("interrupted", "a fit with --checkpoint-dir can be continued with --resume")
-            raise typer.Exit(INTERRUPTED) from None
+        except KeyboardInterrupt as error:
+            hint = "a fit with --checkpoint-dir can be continued with --resume"
+            print_message("interrupted", str(error) or hint)
+            raise typer.Exit(exit_code(error)) from None
         except Exception as error:
             if context.find_root().params["debug"]:
                 typer.echo(traceback.format_exc(), err=True)
@@ -49,41 +45,6 @@ def handle_errors(command: Command) -> Command:
 
     set_signature(wrapped, [_CONTEXT, *inspect.signature(command).parameters.values()])
     return wrapped
-
-
-def is_user_error(error: Exception) -> bool:
-    """Return whether an error is due to data, settings or the machine, and not to a bug."""
-    if isinstance(error, SDLGMError | OSError) or _is_lack_of_memory(error):
-        return True
-    if not isinstance(error, ValueError | TypeError):
-        return False
-    tracebacks = []
-    entry = error.__traceback__
-    while entry is not None:
-        tracebacks.append(entry)
-        entry = entry.tb_next
-    for entry in reversed(tracebacks):
-        package, _, rest = entry.tb_frame.f_globals.get("__name__", "").partition(".")
-        if package in ("lightning_fabric", "sklearn"):
-            return True
-        if package == "sdlgm":
-            part = rest.partition(".")[0]
-            return part == "data" or (part == "estimators" and _is_raise(entry))
-    return False
-
-
-def _is_lack_of_memory(error: Exception) -> bool:
-    """Return whether memory could not be allocated. torch raises RuntimeError then."""
-    messages = ("can't allocate memory", "out of memory")
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(message in str(error) for message in messages)
-    )
-
-
-def _is_raise(entry: TracebackType) -> bool:
-    """Return whether a traceback ends here, at a ``raise`` statement, and not in a function that is not Python's."""
-    instruction = entry.tb_frame.f_code.co_code[entry.tb_lasti]
-    return entry.tb_next is None and dis.opname[instruction] == "RAISE_VARARGS"
 
 
 def _report(error: Exception) -> int:
@@ -96,5 +57,16 @@ def _report(error: Exception) -> int:
     return INTERNAL_ERROR
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print_message("warning", message)
+def shows_once(show: Callable[[Warning | str], object]) -> Callable[..., None]:
+    """Return a function for `warnings.showwarning` that shows each message once.
+
+    The filters of Python do not always suffice: whatever changes them on the way makes it forget what was shown.
+    """
+    shown: set[str] = set()
+
+    def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in shown:
+            shown.add(str(message))
+            show(message)
+
+    return show_warning

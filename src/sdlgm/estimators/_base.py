@@ -260,9 +260,12 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
         batches = train.ShuffledBatches(rows, int(self.batch_size), seed, prepare, targets)
         monitor = train.Monitor(rows[places], seed, prepare=prepare, targets=targets.y[places])
         trainer = train.Trainer(fitted.module, self._train_config(), seed)
-        self._run(fitted, trainer, batches, monitor)
         baseline = train.frequency_log_prob(targets.y[:n_known], targets.y[places])
-        self._warn(train.convergence_problem(self.history_, baseline=baseline), stacklevel=6)
+        # Training begins at the frequencies, as far as the model can have them.
+        uninformed = min(baseline, monitor(trainer).discrete)
+        self._run(fitted, trainer, batches, monitor)
+        problem = train.convergence_problem(self.history_, baseline=baseline, uninformed=uninformed)
+        self._warn(problem, stacklevel=6)
         return self
 
     def _validate_rows(self, X: Any, *, reset: bool) -> Rows:

@@ -2,6 +2,9 @@
 
 import os
 import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral
 
 import torch
@@ -28,3 +31,14 @@ def has_compiler(device: str) -> bool:
     """Return whether torch.compile can work: for the CPU it needs a C++ compiler."""
     candidates = [os.environ.get("CXX"), "g++", "clang++", "c++", "cl"]
     return not device.startswith("cpu") or any(name and shutil.which(name) for name in candidates)
+
+
+@contextmanager
+def without_names_warning() -> Iterator[None]:
+    """Ignore scikit-learn's warning about rows without feature names in a block, because it was given before.
+
+    Python would repeat it: scikit-learn changes the filters in between, which makes Python forget what was shown.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        yield

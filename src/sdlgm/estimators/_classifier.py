@@ -126,7 +126,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
     checkpoint_dir : path or None, default=None
         Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM; the folds for
-        ``threshold="cv"`` have folders of their own in it.
+        ``threshold="cv"`` have folders of their own in it. It belongs to one run; leave it out in a parameter search.
     checkpoint_every : int, default=1000
         Iterations between two checkpoints.
     resume : bool, default=False

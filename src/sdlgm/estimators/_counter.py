@@ -95,7 +95,8 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
     lr_decay : float, default=1.0
         Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
     checkpoint_dir : path or None, default=None
-        Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM.
+        Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM. It belongs
+        to one run; leave it out in a parameter search.
     checkpoint_every : int, default=1000
         Iterations between two checkpoints.
     resume : bool, default=False

@@ -1,7 +1,12 @@
 """One model, trained by several processes on one or several machines, through Lightning Fabric."""
 
 import json
+import multiprocessing
+import signal
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -10,14 +15,20 @@ from sklearn.base import clone
 
 from sdlgm import errors, train
 from sdlgm._optional import optional_import
+from sdlgm._signals import Interrupted, exit_code
+from sdlgm._user_errors import is_user_error
 from sdlgm.errors import ProcessLostError, SDLGMError, TrainingDivergedError
 from sdlgm.estimators import _modelfile
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+    from lightning_fabric.strategies.strategy import Strategy
 
     from sdlgm.estimators._sdlgm import SDLGM
 
+
+# For processes that a signal stops, to write a checkpoint.
+SECONDS_TO_END = 60.0
 
 _NAMED = "raised on purpose: "
 _NAMES: dict[str, type[Exception]] = {
@@ -27,8 +38,8 @@ _NAMES: dict[str, type[Exception]] = {
 _SIGNS_OF_LOSS = ("Connection closed by peer", "Connection reset", "Broken pipe", "Timed out", "Gloo")
 
 
-def fit_distributed(estimator: "SDLGM", X: object) -> None:
-    """Fit with ``devices`` processes on each of ``num_nodes`` machines.
+def fit_distributed(estimator: "SDLGM", X: object) -> str | None:
+    """Fit with ``devices`` processes on each of ``num_nodes`` machines. Return a message if the fit did not work.
 
     If torchrun or SLURM has started this process, it is one of them, and all end with the same model. Otherwise the
     processes are started here and end here.
@@ -37,17 +48,21 @@ def fit_distributed(estimator: "SDLGM", X: object) -> None:
     try:
         if launched:
             fabric.launch()
-            estimator._fit(X, processes=train.FabricProcesses(fabric))
-            return
+            problem = estimator._fit(X, processes=train.FabricProcesses(fabric))
+            return problem if fabric.global_rank == 0 else None
         with tempfile.TemporaryDirectory(prefix="sdlgm-") as folder:
             path = Path(folder) / "model.sdlgm"
             try:
                 unfitted = cast("SDLGM", clone(estimator))
-                fabric.launch(partial(_fit_and_save, estimator=unfitted, X=X, path=path))
+                with _ended_children():
+                    fabric.launch(partial(_fit_and_save, estimator=unfitted, X=X, path=path))
+            except KeyboardInterrupt as error:
+                raise _named_interrupt(estimator, error) from None
             finally:
                 if path.exists():  # after a divergence too, with the last good parameters
                     _take(estimator, _modelfile.load(path, device=str(estimator.device)))
-            return
+            problem = _problem_beside(path)
+            return problem.read_text("utf-8") if problem.exists() else None
     except Exception as error:
         _raise_named(error)
         lost = _lost(error)
@@ -57,6 +72,41 @@ def fit_distributed(estimator: "SDLGM", X: object) -> None:
             f"a process of this run has died or cannot be reached ({lost}); all have stopped. With a checkpoint_dir, "
             "resume=True continues from the last checkpoint"
         ) from error
+
+
+@contextmanager
+def _ended_children() -> Iterator[None]:
+    """If a signal interrupts the block, stop the processes that were started in it, and wait for them.
+
+    They write a checkpoint, if they are to, and end. After another signal, or a minute, they are killed.
+    """
+    before = set(multiprocessing.active_children())
+    try:
+        yield
+    except KeyboardInterrupt:
+        started = set(multiprocessing.active_children()) - before
+        try:
+            for process in started:
+                process.terminate()
+            end = time.monotonic() + SECONDS_TO_END
+            for process in started:
+                process.join(max(0.0, end - time.monotonic()))
+        finally:
+            for process in started:
+                process.kill()
+                process.join()
+        raise
+
+
+def _named_interrupt(estimator: "SDLGM", error: KeyboardInterrupt) -> KeyboardInterrupt:
+    """Return an interrupt whose message names the checkpoint, if there is one."""
+    if estimator.checkpoint_dir is None:
+        return error
+    path = train.Checkpoint(estimator.checkpoint_dir, int(estimator.checkpoint_every), {}).path
+    if not path.exists():
+        return error
+    number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+    return Interrupted(f"stopped; resume=True (--resume) continues from the checkpoint, {path}", number)
 
 
 def _take(estimator: "SDLGM", fitted: "SDLGM") -> None:
@@ -80,23 +130,39 @@ def is_launched() -> bool:
 def _fabric(estimator: "SDLGM", launched: bool) -> "Fabric":
     from lightning_fabric import Fabric
 
-    strategy = str(estimator.strategy)
-    if strategy == "auto":
-        strategy = "ddp" if launched else "ddp_spawn"
     accelerator = str(estimator.device).partition(":")[0]
     return Fabric(
         accelerator=accelerator,
-        strategy=strategy,
+        strategy=_strategy(estimator, launched),
         devices=int(estimator.devices),
         num_nodes=int(estimator.num_nodes),
     )
 
 
+def _strategy(estimator: "SDLGM", launched: bool) -> "str | Strategy":
+    """Return the strategy: on one machine, unless a launcher connects the processes, one that stays on it."""
+    from sdlgm.estimators._loopback import START_METHODS, LoopbackStrategy  # imports Lightning Fabric
+
+    name = str(estimator.strategy)
+    if name == "auto":
+        name = "ddp" if launched else "ddp_spawn"
+    if launched or int(estimator.num_nodes) > 1 or name not in START_METHODS:
+        return name
+    return LoopbackStrategy(start_method=START_METHODS[name])
+
+
 def _fit_and_save(fabric: "Fabric", estimator: "SDLGM", X: Any, path: Path) -> None:
     """Fit in a process that was started for this. Errors reach the parent as text."""
     try:
-        estimator._fit(X, processes=train.FabricProcesses(fabric))
+        problem = estimator._fit(X, processes=train.FabricProcesses(fabric))
+    except KeyboardInterrupt as error:
+        if multiprocessing.parent_process() is None:
+            raise
+        # In a child torch would ignore it, and the parent wait for a result.
+        raise SystemExit(exit_code(error)) from None
     except (SDLGMError, ValueError, TypeError) as error:
+        if not is_user_error(error):  # a bug, whose traceback is needed
+            raise
         if isinstance(error, TrainingDivergedError):  # in all processes at once
             if fabric.global_rank == 0 and estimator.__sklearn_is_fitted__():
                 estimator.save(path)
@@ -104,6 +170,13 @@ def _fit_and_save(fabric: "Fabric", estimator: "SDLGM", X: Any, path: Path) -> N
         raise RuntimeError(f"{_NAMED}{json.dumps([type(error).__name__, str(error)])}") from error
     if fabric.global_rank == 0:
         estimator.save(path)
+        if problem is not None:
+            _problem_beside(path).write_text(problem, "utf-8")
+
+
+def _problem_beside(path: Path) -> Path:
+    """Return the file with the message of a fit that did not work."""
+    return path.with_suffix(".txt")
 
 
 def _raise_named(error: Exception) -> None:

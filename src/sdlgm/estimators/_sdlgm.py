@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self, cast
@@ -18,7 +19,7 @@ from sdlgm.data import RowFiles, SpooledRows, is_stream, rows_of
 from sdlgm.errors import DataError
 from sdlgm.estimators import _evaluation
 from sdlgm.estimators._base import COMMON_CONSTRAINTS, RandomState, TorchEstimator, check_widths
-from sdlgm.estimators._checks import check_count, has_compiler, usable_device
+from sdlgm.estimators._checks import check_count, has_compiler, usable_device, without_names_warning
 from sdlgm.estimators._codes import check_codes
 from sdlgm.estimators._compat import Interval, Registered, StrOptions, fit_context
 from sdlgm.estimators._distributed import fit_distributed
@@ -146,7 +147,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     n_iter_no_change : int, default=10
         Points of the training curves without improvement before training stops early.
     checkpoint_dir : path or None, default=None
-        Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM.
+        Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM. It belongs
+        to one run; leave it out in a parameter search.
     checkpoint_every : int, default=1000
         Iterations between two checkpoints.
     resume : bool, default=False
@@ -340,19 +342,20 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         self._check_settings()
         if self.devices * self.num_nodes > 1:
             self._check_distributed(callback)
-            fit_distributed(self, SpooledRows(X) if is_stream(X) else X)
-            self._warn(train.convergence_problem(self.history_, held_out=bool(self.early_stopping)), stacklevel=4)
-            return self
-        with self._all_or_nothing():
-            return self._fit(X, callback)
+            problem = fit_distributed(self, SpooledRows(X) if is_stream(X) else X)
+        else:
+            with self._all_or_nothing():
+                problem = self._fit(X, callback)
+        self._warn(problem, stacklevel=4)
+        return self
 
     def _fit(
         self,
         X,
         callback: Callable[[SDLGMModule, int], None] | None = None,
         processes: train.Processes = train.ALONE,
-    ) -> Self:
-        """Fit, as the only process or as one of several."""
+    ) -> str | None:
+        """Fit, as the only process or as one of several. Return a message if the fit did not work."""
         rows = self._validate_rows(rows_of(X), reset=True, min_rows=2)
         seed = self._seed_of(self.random_state)
         data = prepare_training(rows, self.validation_fraction if self.early_stopping else None, seed)
@@ -362,20 +365,20 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             )
         fitted = self._new_model(data.columns, data.in_unit_interval, seed)
         trainer = train.Trainer(fitted.module, self._train_config(fitted.likelihood), seed, processes)
+        monitor = _monitor(fitted, data.watched, seed)
+        uninformed = monitor.mean_of(fitted.module.uninformed_log_prob, fitted.binarize, fitted.device)
         batches = data.batches(int(self.batch_size), seed, fitted.scaling.apply)
         try:
-            self._run(fitted, trainer, batches, _monitor(fitted, data.watched, seed), callback)
+            self._run(fitted, trainer, batches, monitor, callback)
         finally:
             batches.close()
-        if processes is train.ALONE:  # the process that started several warns itself
-            problem = train.convergence_problem(
-                self.history_,
-                n_features=fitted.module.config.n_features,
-                n_watched=data.watched.shape[0],
-                held_out=bool(self.early_stopping),
-            )
-            self._warn(problem, stacklevel=5)
-        return self
+        return train.convergence_problem(
+            self.history_,
+            n_features=fitted.module.config.n_features,
+            n_watched=data.watched.shape[0],
+            held_out=bool(self.early_stopping),
+            uninformed=uninformed,
+        )
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y=None) -> Self:
@@ -763,15 +766,17 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         return _evaluation.encode(self._fitted, self._fitted_rows(X), code)
 
     def _encode_batches(self, batches: Iterable[Any], code: Callable[[Tensor], Tensor]) -> Iterator[sp.csr_matrix]:
-        first_row = 0
+        first_row, said = 0, False
         for X in batches:
             try:
-                codes = self._encode(X, code)
+                with without_names_warning() if said else nullcontext():
+                    codes = self._encode(X, code)
             except ValueError as error:
                 kind = DataError if isinstance(error, DataError) else ValueError
                 raise kind(f"in the batch that begins with row {first_row}: {error}") from error
             yield codes
             first_row += codes.shape[0]
+            said = said or not hasattr(X, "columns")
 
     # Bounds
 
@@ -842,14 +847,15 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         """
         X = rows_of(X)
         rows = self._fitted_rows(X)
-        return _evaluation.evaluate(
-            self._fitted,
-            rows,
-            self.transform(X),
-            discrete=float(self.elbo(X, random_state=random_state).mean()),
-            relaxed=float(self.elbo(X, bound="relaxed", random_state=random_state).mean()),
-            noise=self._noise(random_state),
-        )
+        with without_names_warning():  # this was the first time
+            return _evaluation.evaluate(
+                self._fitted,
+                rows,
+                self.transform(X),
+                discrete=float(self.elbo(X, random_state=random_state).mean()),
+                relaxed=float(self.elbo(X, bound="relaxed", random_state=random_state).mean()),
+                noise=self._noise(random_state),
+            )
 
     # Files
 

@@ -1,7 +1,9 @@
 """Checkpoints: the state from which a run ends, bit for bit, where it would have ended uninterrupted."""
 
+import contextlib
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from sdlgm import _tensorfile
 from sdlgm._files import check_folder, remove_temporary_files
 from sdlgm._version import __version__
 from sdlgm.errors import CheckpointError, ModelFileError
+from sdlgm.train.lock import locked
 from sdlgm.train.monitor import record_of
 from sdlgm.train.progress import Progress
 from sdlgm.train.trainer import Trainer, state_of
@@ -32,20 +35,26 @@ class Checkpoint:
         self.identity = identity
         self._last: int | None = None
 
-    def prepare(self) -> None:
-        """Make the folder, and check before any work that it can be written to.
+    @contextlib.contextmanager
+    def reserved(self) -> Iterator[None]:
+        """Make the folder, and keep other runs out of it in a block. Check at once that it can be written to.
 
         Half-written files of a killed run are removed; the folder belongs to one run.
         """
         folder = self.path.parent
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            remove_temporary_files(folder, self.path.suffix)
-            check_folder(folder)
-        except OSError as error:
-            raise CheckpointError(
-                f"{folder}: checkpoints cannot be written there ({_reason(error)}); choose another checkpoint_dir"
-            ) from error
+        with contextlib.ExitStack() as stack:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(folder))
+                remove_temporary_files(folder, self.path.suffix)
+                check_folder(folder)
+            except CheckpointError:
+                raise
+            except OSError as error:
+                raise CheckpointError(
+                    f"{folder}: checkpoints cannot be written there ({_reason(error)}); choose another checkpoint_dir"
+                ) from error
+            yield
 
     def save(self, trainer: Trainer, progress: Progress) -> None:
         """Write the checkpoint, whole or not at all."""

@@ -25,6 +25,7 @@ def convergence_problem(
     n_watched: int = 0,
     held_out: bool = False,
     baseline: float | None = None,
+    uninformed: float | None = None,
 ) -> str | None:
     """Return a message with the remedy if a fit did not work, or None.
 
@@ -39,15 +40,55 @@ def convergence_problem(
         Whether the watched rows are held out of training, and the best parameters kept.
     baseline : float or None, default=None
         With targets, their mean log-probability without x; see `frequency_log_prob`.
+    uninformed : float or None, default=None
+        Bound of a model that is the same for all rows: the means of the columns, or the frequencies of the targets.
 
     """
     if not history or history[-1].kl_weight < 1.0:
         return None
     kept = max(history, key=lambda record: record.discrete) if held_out else history[-1]
+    problem = _worse_than_uninformed(kept, uninformed)
+    if problem is None and not held_out:
+        problem = _fallen(history)
+    if problem is not None:
+        return problem
     if baseline is not None:
         return _unlearned_targets(kept, baseline)
     problem = _collapse(kept) or _dead_features(kept, n_features, n_watched)
     return _overfitting(history) if problem is None and held_out else problem
+
+
+def _is_fall(from_bound: float, to_bound: float) -> bool:
+    """Return whether a bound is lower than another one by more than noise."""
+    return from_bound - to_bound >= max(MIN_FALL, MIN_RELATIVE_FALL * abs(from_bound))
+
+
+def _worse_than_uninformed(record: Record, uninformed: float | None) -> str | None:
+    """Return a message if the model is worse than one that is the same for all rows."""
+    if uninformed is None or not _is_fall(uninformed, record.discrete):
+        return None
+    remedy = "nothing was learned; train longer, or lower learning_rate"
+    if not _is_fall(uninformed, record.relaxed):
+        remedy = (
+            f"with relaxed codes it is {record.relaxed:.4g}, so that the information is in the relaxation and not in "
+            "the codes; use another gradient, such as 'reinmax'"
+        )
+    return (
+        f"the bound is {record.discrete:.4g} nats, and that of a model that is the same for all rows is "
+        f"{uninformed:.4g}: {remedy}"
+    )
+
+
+def _fallen(history: Sequence[Record]) -> str | None:
+    """Return a message if the bound of rows that were trained on ends far below its best value."""
+    curve = [record for record in history if record.kl_weight == 1.0]
+    best, last = max(curve, key=lambda record: record.discrete), curve[-1]
+    if not _is_fall(best.discrete, last.discrete):
+        return None
+    return (
+        f"the bound fell from {best.discrete:.4g} nats at iteration {best.iteration} to {last.discrete:.4g} at "
+        f"{last.iteration}: training is not stable; lower learning_rate"
+    )
 
 
 def _is_constant(record: Record) -> bool:
@@ -107,10 +148,9 @@ def _overfitting(history: Sequence[Record]) -> str | None:
     if not curve:
         return None
     best, last = max(curve, key=lambda record: record.discrete), curve[-1]
-    fall = best.discrete - last.discrete
     if best.training is None or last.training is None or last.training <= best.training:
         return None
-    if fall < max(MIN_FALL, MIN_RELATIVE_FALL * abs(best.discrete)):
+    if not _is_fall(best.discrete, last.discrete):
         return None
     return (
         f"the validation bound fell from {best.discrete:.1f} nats at iteration {best.iteration} to "

@@ -2,9 +2,9 @@
 
 import contextlib
 import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
+from sdlgm._signals import Interrupted, handled
 from sdlgm.errors import ModelFileError, TrainingDivergedError
 from sdlgm.train.batches import Batches
 from sdlgm.train.checkpoint import Checkpoint
@@ -46,46 +46,68 @@ def fit(
         Called as ``callback(module, iteration)`` after every iteration.
 
     """
-    config, module = trainer.config, trainer.module
-    processes = trainer.processes
-    if checkpoint is not None:
-        _begin(trainer, progress, checkpoint, resume)
-    good = trainer.snapshot()
-    bar = ProgressBar(config.max_iter, visible=visible and processes.is_first, completed=trainer.iteration)
-    with bar, _noted_signals(checkpoint is not None) as noted:
-        while trainer.iteration < config.max_iter and not _has_settled(trainer, progress):
-            try:
-                trainer.step(batches.batch(trainer.iteration, trainer.device))
-                watch = trainer.iteration % config.monitor_every == 0 or trainer.iteration == config.max_iter
-                stop = processes.sum([float(bool(noted))])[0] > 0  # a signal to one process stops all
-                keep = checkpoint is not None and (stop or _is_due(checkpoint, trainer))
-                if watch or keep:
-                    trainer.check_finite()
-                if watch:
-                    _watch(trainer, monitor, progress)
-            except TrainingDivergedError as error:
-                trainer.go_back(good)
-                raise TrainingDivergedError(f"{error}; {_remedy(checkpoint, good.iteration)}") from None
-            if watch:
-                good = trainer.snapshot()
-                keep = keep or (checkpoint is not None and _has_settled(trainer, progress))
-            if callback is not None:
-                callback(module, trainer.iteration)
-            bar.update(trainer.iteration, progress.history[-1] if progress.history else None)
-            if keep and checkpoint is not None:
-                if processes.is_first:
-                    checkpoint.save(trainer, progress)
-                processes.wait()
-            if stop:
-                raise KeyboardInterrupt
+    reserved = contextlib.nullcontext()
+    if checkpoint is not None and trainer.processes.is_first:
+        reserved = checkpoint.reserved()
+    with reserved:
+        if checkpoint is not None:
+            _begin(trainer, progress, checkpoint, resume)
+        bar = ProgressBar(
+            trainer.config.max_iter, visible=visible and trainer.processes.is_first, completed=trainer.iteration
+        )
+        noted: list[int] = []
+        with bar, _noted_signals(noted, active=checkpoint is not None):
+            _iterate(trainer, batches, monitor, progress, checkpoint, bar, callback, noted)
     if progress.best_parameters is not None:
-        module.load_state_dict(progress.best_parameters)
+        trainer.module.load_state_dict(progress.best_parameters)
+
+
+def _iterate(
+    trainer: Trainer[Module],
+    batches: Batches,
+    monitor: Monitor,
+    progress: Progress,
+    checkpoint: Checkpoint | None,
+    bar: ProgressBar,
+    callback: Callable[[Module, int], None] | None,
+    noted: list[int],
+) -> None:
+    """Train, watch and write checkpoints to the end, or until a signal is ``noted``."""
+    config, module, processes = trainer.config, trainer.module, trainer.processes
+    good = trainer.snapshot()
+    while trainer.iteration < config.max_iter and not _has_settled(trainer, progress):
+        try:
+            trainer.step(batches.batch(trainer.iteration, trainer.device))
+            watch = trainer.iteration % config.monitor_every == 0 or trainer.iteration == config.max_iter
+            stop = processes.sum([float(bool(noted))])[0] > 0  # a signal to one process stops all
+            keep = checkpoint is not None and (stop or _is_due(checkpoint, trainer))
+            if watch or keep:
+                trainer.check_finite()
+            if watch:
+                _watch(trainer, monitor, progress)
+        except TrainingDivergedError as error:
+            trainer.go_back(good)
+            raise TrainingDivergedError(f"{error}; {_remedy(checkpoint, good.iteration)}") from None
+        if watch:
+            good = trainer.snapshot()
+            keep = keep or (checkpoint is not None and _has_settled(trainer, progress))
+        if callback is not None:
+            callback(module, trainer.iteration)
+        bar.update(trainer.iteration, progress.history[-1] if progress.history else None)
+        if keep and checkpoint is not None:
+            if processes.is_first:
+                checkpoint.save(trainer, progress)
+            processes.wait()
+            if stop:
+                raise Interrupted(
+                    f"stopped after iteration {trainer.iteration}; resume=True (--resume) continues from the "
+                    f"checkpoint, {checkpoint.path}",
+                    noted[0] if noted else signal.SIGTERM,
+                )
 
 
 def _begin(trainer: Trainer, progress: Progress, checkpoint: Checkpoint, resume: bool) -> None:
-    """Check that checkpoints can be written, and continue from one if asked to."""
-    if trainer.processes.is_first:
-        checkpoint.prepare()
+    """Continue from a checkpoint if asked to; raise if there is one of an earlier run."""
     trainer.processes.wait()
     if not checkpoint.path.exists():
         return
@@ -130,18 +152,8 @@ def _remedy(checkpoint: Checkpoint | None, good_iteration: int) -> str:
     return f"{kept}; try a smaller learning_rate, and check the data for extreme values"
 
 
-@contextlib.contextmanager
-def _noted_signals(active: bool) -> Iterator[list[int]]:
+def _noted_signals(noted: list[int], *, active: bool) -> contextlib.AbstractContextManager[None]:
     """Collect SIGINT and SIGTERM so that a checkpoint can be written before the run stops."""
-    noted: list[int] = []
-    if not active or threading.current_thread() is not threading.main_thread():
-        yield noted
-        return
-    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in previous:
-        signal.signal(number, lambda received, _frame: noted.append(received))
-    try:
-        yield noted
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    if not active:
+        return contextlib.nullcontext()
+    return handled(lambda received, _frame: noted.append(received), signal.SIGINT, signal.SIGTERM)

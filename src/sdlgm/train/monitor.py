@@ -1,17 +1,19 @@
 """Training curves: both bounds on rows that stay the same through a run."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from sdlgm.errors import TrainingDivergedError
 from sdlgm.model.modules.base import Batch
 from sdlgm.model.noise import Noise
 from sdlgm.train import schedules
-from sdlgm.train.batches import Prepare, Rows, Targets, binarize, dense_float32, make_batch
+from sdlgm.train.batches import Binarize, Prepare, Rows, Targets, binarize, dense_float32, make_batch
 from sdlgm.train.trainer import Trainer
 
 BATCH = 500
@@ -129,6 +131,15 @@ class Monitor:
             training=trainer.take_training_mean(self.log_jacobian),
             row_divergence=divergence / n_rows if has_divergence and math.isfinite(divergence) else None,
         )
+
+    @torch.no_grad()
+    def mean_of(self, log_prob: Callable[[Tensor], Tensor], binarized: Binarize | None, device: torch.device) -> float:
+        """Return the mean of a function of the watched rows, in the units of the training curves."""
+        noise, n_rows, total = Noise.seeded(self.seed, device), self.rows.shape[0], 0.0
+        for start in range(0, n_rows, BATCH):
+            batch = self._batch(np.arange(start, min(start + BATCH, n_rows)), device)
+            total += float(log_prob(binarize(batch.x, binarized, noise)).sum())
+        return total / n_rows + self.log_jacobian
 
     def _batch(self, places: np.ndarray, device: torch.device) -> Batch:
         return make_batch(self.prepare(self.rows[places]), self.targets and self.targets[places], device)

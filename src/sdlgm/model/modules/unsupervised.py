@@ -140,6 +140,12 @@ class SDLGMModule(TemperedModule):
         output = self.generative(codes.flatten(0, 1)).unflatten(0, codes.shape[:2])
         return self.likelihood.log_prob(x, output)
 
+    def uninformed_log_prob(self, x: Float[Tensor, "batch D"]) -> Float[Tensor, " batch"]:
+        """Return log p(x) with the decoder's last bias as its output, whatever the code; at first that is the mean."""
+        output = self.decoder[-1]
+        assert isinstance(output, nn.Linear)
+        return self.likelihood.log_prob(x, output.bias.expand_as(x))
+
     # Training
 
     def loss(self, batch: Batch, step: Step) -> Objective:
