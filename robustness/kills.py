@@ -144,17 +144,15 @@ class Saving(Work):
     def count_lost(self) -> int:
         if not self.path.exists():
             return int(self.reached.value > 0)
-        try:
-            found = load(self.path)
-        except SDLGMError:
-            return 1
-        assert isinstance(found, SDLGM)
-        return int(not any(same_state(found, model) for model in self.models))
+        return _is_lost(lambda: any(self._is(model) for model in self.models))
 
     def is_equal(self) -> bool:
+        return self._is(self.models[(self.TIMES - 1) % 2])
+
+    def _is(self, model: SDLGM) -> bool:
         found = load(self.path)
         assert isinstance(found, SDLGM)
-        return same_state(found, self.models[(self.TIMES - 1) % 2])
+        return same_state(found, model)
 
 
 class Encoding(Work):
@@ -165,6 +163,7 @@ class Encoding(Work):
         self.model, self.rows = model, rows
         self.codes = folder / "codes"
         self.whole = model.transform(rows)
+        self.seen: set[Path] = set()
 
     def do(self) -> None:
         rows = open_rows(self.rows)
@@ -177,28 +176,27 @@ class Encoding(Work):
         CodedParts(self.codes, rows, n_components, {}).encode(self.model.transform, advance)
 
     def count_lost(self) -> int:
-        if not (self.codes / MANIFEST).exists():
-            return int(any(self.codes.glob("part-*")))
-        lost, first = 0, 0
         rows = open_rows(self.rows)
         assert rows is not None
-        try:
-            lost += int(read_manifest(self.codes).n_rows != len(rows))
-        except SDLGMError:
-            lost += 1
+        manifest, first = self.codes / MANIFEST, 0
+        there = {path for path in (manifest, *self.codes.glob("part-*")) if path.exists()}
+        lost = len(self.seen - there) + int(bool(there) and manifest not in there)
+        self.seen |= there
+        if manifest in there:
+            lost += _is_lost(lambda: read_manifest(self.codes).n_rows == len(rows))
         for number, part in enumerate(rows.parts):
-            path = _part_path(self.codes, number)
-            expected = self.whole[first : first + part.n_rows]
+            path, expected = _part_path(self.codes, number), self.whole[first : first + part.n_rows]
             first += part.n_rows
-            if path.exists():
-                try:
-                    lost += int(not _are_equal(_read_part(path, expected.shape[1]), expected))
-                except SDLGMError:
-                    lost += 1
+            if path in there:
+                lost += _is_lost(lambda: same_codes(_read_part(path, expected.shape[1]), expected))  # noqa: B023
         return lost
 
+    def clear(self) -> None:
+        super().clear()
+        self.seen.clear()
+
     def is_equal(self) -> bool:
-        return _are_equal(read_codes(self.codes), self.whole)
+        return same_codes(read_codes(self.codes), self.whole)
 
 
 class Writing(Work):
@@ -219,18 +217,10 @@ class Writing(Work):
     def count_lost(self) -> int:
         if not self.path.exists():
             return int(self.reached.value > 0)
-        try:
-            found = read_codes(self.path)
-        except SDLGMError:
-            return 1
-        return int(not any(_are_equal(found, codes) for codes in self.both))
+        return _is_lost(lambda: any(same_codes(read_codes(self.path), codes) for codes in self.both))
 
     def is_equal(self) -> bool:
-        return _are_equal(read_codes(self.path), self.both[(self.TIMES - 1) % 2])
-
-
-def _are_equal(first: sp.csr_matrix, second: sp.csr_matrix) -> bool:
-    return first.shape == second.shape and sp.csr_matrix(first - second).count_nonzero() == 0
+        return same_codes(read_codes(self.path), self.both[(self.TIMES - 1) % 2])
 
 
 def try_kills(n: int, seed: int, folder: Path, report: Callable[[int], object] = lambda _: None) -> Kills:
@@ -310,6 +300,14 @@ def _killed(work: Work, rng: np.random.Generator) -> bool:
     return process.exitcode != 0
 
 
+def _is_lost(is_whole: Callable[[], bool]) -> int:
+    """Return 1 if a file is not what it should be, or cannot be read, and 0 otherwise."""
+    try:
+        return int(not is_whole())
+    except SDLGMError:
+        return 1
+
+
 def checkpointed_iteration(folder: Path) -> int:
     """Return the iteration of the checkpoint in a folder, all of which is read and compared with its checksum."""
     return _tensorfile.read(folder / "checkpoint.safetensors", KIND).document["iteration"]
@@ -319,3 +317,8 @@ def same_state(first: SDLGM, second: SDLGM) -> bool:
     """Return whether two models are the same, bit for bit."""
     left, right = first.module_.state_dict(), second.module_.state_dict()
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+def same_codes(first: sp.csr_matrix, second: sp.csr_matrix) -> bool:
+    """Return whether two matrices of codes are the same."""
+    return first.shape == second.shape and np.array_equal(first.toarray(), second.toarray())

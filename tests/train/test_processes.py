@@ -15,9 +15,12 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from sklearn.exceptions import ConvergenceWarning
 from torch.multiprocessing.spawn import start_processes
 
 from sdlgm import SDLGM, ProcessLostError
+from sdlgm._signals import Interrupted
+from sdlgm.estimators import _distributed
 from sdlgm.model import Batch, Noise, Objective
 from sdlgm.model.shards import Shard
 from sdlgm.train import ALONE, FabricProcesses, Monitor, Processes, Trainer
@@ -278,6 +281,68 @@ def test__error_in_the_processes__comes_back_as_what_it_was(tmp_path):
     done = run(tmp_path / "failing.py")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("ValueError Input X contains NaN")
+
+
+class OneProcess:
+    """What a process that was started for a fit needs of Fabric."""
+
+    global_rank, world_size = 0, 1
+
+    def all_reduce(self, tensor: torch.Tensor, reduce_op: str) -> torch.Tensor:
+        return tensor
+
+    def barrier(self) -> None: ...
+
+
+def fit_as_child(digits, path, **options) -> None:
+    _distributed._fit_and_save(OneProcess(), SDLGM(**{**SETTINGS, **options}), digits, path)  # pyright: ignore
+
+
+@pytest.mark.parametrize("fails", ["float('x')", "raise TypeError('x')"])
+def test__bug_in_a_process__is_not_reported_as_an_error_of_the_user(digits, tmp_path, monkeypatch, fails):
+    names = {"__name__": "sdlgm.model.slots"}
+    exec(f"def step(*_):\n    {fails}", names)
+    monkeypatch.setattr(Trainer, "step", names["step"])
+    with pytest.raises((ValueError, TypeError)):
+        fit_as_child(digits, tmp_path / "model.sdlgm")
+
+
+def test__bad_data_in_a_process__is_sent_by_name(digits, tmp_path):
+    with pytest.raises(RuntimeError) as caught:
+        fit_as_child(np.full_like(digits, np.nan), tmp_path / "model.sdlgm")
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        _distributed._raise_named(caught.value)
+
+
+def test__interrupt_in_a_process__ends_it_with_a_code(digits, tmp_path, monkeypatch):
+    """torch would take a KeyboardInterrupt for success, and the parent would wait for a result."""
+
+    def interrupted(*_):
+        raise Interrupted("", signal.SIGTERM)
+
+    monkeypatch.setattr(Trainer, "step", interrupted)
+    monkeypatch.setattr(_distributed.multiprocessing, "parent_process", lambda: "a process")
+    with pytest.raises(SystemExit) as caught:
+        fit_as_child(digits, tmp_path / "model.sdlgm")
+    assert caught.value.code == 143
+
+
+def test__dead_features_in_processes__are_a_warning_of_the_parent(digits, tmp_path, monkeypatch):
+    monkeypatch.setattr(_distributed, "_fabric", lambda *_: FakeLauncher())
+    problem = "the codes use 7 of 16 features, and most are dead"
+    monkeypatch.setattr(
+        "sdlgm.train.convergence_problem", lambda *_, **options: problem if options["n_features"] else None
+    )
+    with pytest.warns(ConvergenceWarning, match=problem) as caught:
+        SDLGM(**SETTINGS, devices=2).fit(digits)
+    assert caught[0].filename == __file__
+
+
+class FakeLauncher:
+    """Runs the function of a child in this process."""
+
+    def launch(self, function) -> None:
+        function(OneProcess())
 
 
 @pytest.mark.slow
