@@ -137,9 +137,18 @@ def _deflate(start: bytes, pattern: bytes, n_bytes: int) -> bytes:
     return head + piece * (n_bytes // PIECE) + packer.flush()
 
 
+def _checksum(start: bytes, pattern: bytes, n_bytes: int) -> int:
+    piece = pattern * (PIECE // len(pattern))
+    crc = zlib.crc32(start)
+    for first in range(0, n_bytes, PIECE):
+        crc = zlib.crc32(piece[: n_bytes - first], crc)
+    return crc
+
+
 def _gzip(start: bytes, pattern: bytes, n_bytes: int) -> bytes:
-    """Compress as gzip. The checksum at the end is wrong, which a reader that comes so far finds too late."""
-    return gzip.compress(b"")[:10] + _deflate(start, pattern, n_bytes) + bytes(8)
+    """Compress as gzip. ``n_bytes`` are whole pieces."""
+    end = struct.pack("<II", _checksum(start, pattern, n_bytes), (len(start) + n_bytes) % 2**32)
+    return gzip.compress(b"")[:10] + _deflate(start, pattern, n_bytes) + end
 
 
 def _npy_header(shape: tuple[int, ...], dtype: str) -> bytes:
@@ -161,7 +170,7 @@ class Zeros:
 
 
 def _write_npz(path: Path, **members: "np.ndarray | Zeros | tuple[bytes, bytes, int]") -> None:
-    """Write arrays, or a few bytes and a repeated pattern. A checksum of what is repeated is wrong, as above."""
+    """Write arrays, or a few bytes and a repeated pattern."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, member in members.items():
             entry = zipfile.ZipInfo(f"{name}.npy")
@@ -173,6 +182,7 @@ def _write_npz(path: Path, **members: "np.ndarray | Zeros | tuple[bytes, bytes, 
             start, pattern, n_bytes = member
             archive.writestr(entry, _deflate(start, pattern, n_bytes + PIECE))
             entry.compress_type, entry.file_size = zipfile.ZIP_DEFLATED, len(start) + n_bytes
+            entry.CRC = _checksum(start, pattern, n_bytes)
 
 
 def _array(array: np.ndarray) -> bytes:
@@ -209,7 +219,7 @@ def _write_csr_zeros(path: Path) -> None:
 
 def _long_header(path: Path) -> None:
     """Write an array whose header states that it is itself four gigabytes long."""
-    _write_npz(path, X=(b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1), b" ", 3 * 2**30))
+    _write_npz(path, X=(b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1), b" ", 7 * 2**28))
 
 
 def _idx(*shape: int) -> bytes:
@@ -219,7 +229,7 @@ def _idx(*shape: int) -> bytes:
 def _write_label_bomb(path: Path) -> None:
     path.write_bytes(_idx(2, 1, 1) + b"\0\1")
     labels = path.with_name(path.name.replace("images-idx3", "labels-idx1"))
-    labels.write_bytes(_gzip(_idx(2**31), b"\0", 2**31))
+    labels.write_bytes(_gzip(_idx(7 * 2**28), b"\0", 7 * 2**28))
 
 
 def _write_columns(path: Path, columns: dict[str, pa.Array], n_groups: int = 1) -> None:
@@ -357,7 +367,7 @@ def _nominal_arff(path: Path) -> None:
 
 
 def _gzipped_arff(path: Path) -> None:
-    path.write_bytes(_gzip(f"{ARFF}@attribute a numeric\n@data\n".encode(), b"1\n", 2**31))
+    path.write_bytes(_gzip(f"{ARFF}@attribute a numeric\n@data\n".encode(), b"1\n", 2**30))
 
 
 def _beside_arff(write: Callable[[Path], object]) -> Callable[[Path], None]:
@@ -374,9 +384,13 @@ def _nested_xml(path: Path) -> None:
     path.write_bytes(b"<labels xmlns='" + b"u" * 10_000 + b"'>" + b"<a>" * 2_000_000)
 
 
-def _many_columns(path: Path) -> None:
-    names = np.array([f"{i:x}" for i in range(2_000_000)])
-    path.write_text(",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n")
+def _wide_csv(path: Path, n: int = 170_000) -> None:
+    names = [f"{i:x}" for i in range(n)]
+    path.write_text(",".join(names) + "\n" + ",".join(["1"] * n) + "\n")
+
+
+def _long_line(path: Path) -> None:
+    _wide_csv(path, 2_000_000)
 
 
 def _many_tensors(path: Path) -> None:
@@ -391,14 +405,14 @@ BOMBS: dict[str, Bomb] = {
     **{f"codes_{kind}": Bomb("read_codes", "codes.npz", _write_sparse(kind)) for kind in ("csc", "coo", "dia", "bsr")},
     **{f"sparse_{kind}": Bomb("load_data", "data.npz", _write_sparse(kind)) for kind in ("csc", "coo", "dia", "bsr")},
     "codes_csr_empty_rows": Bomb("read_codes", "codes.npz", _write_csr_zeros),
-    "npz_bytes": Bomb("load_data", "data.npz", lambda path: _write_npz(path, X=Zeros((2**28, 8)))),
-    "npz_doubles": Bomb("load_data", "data.npz", lambda path: _write_npz(path, X=Zeros((2**28, 1), "<f8"))),
+    "npz_bytes": Bomb("load_data", "data.npz", lambda path: _write_npz(path, X=Zeros((2**26, 8)))),
+    "npz_doubles": Bomb("load_data", "data.npz", lambda path: _write_npz(path, X=Zeros((220_000_000, 1), "<f8"))),
     "npz_counts": Bomb(
         "read_counted", "data.npz", lambda path: _write_npz(path, X=Zeros((10**8, 1)), counts=Zeros((10**8, 1)))
     ),
     "npz_header": Bomb("load_data", "data.npz", _long_header),
     "idx_gzipped": Bomb(
-        "load_data", "images-idx3-ubyte.gz", lambda path: path.write_bytes(_gzip(_idx(2**21, 32, 32), b"\0", 2**31))
+        "load_data", "images-idx3-ubyte.gz", lambda path: path.write_bytes(_gzip(_idx(2**19, 32, 32), b"\0", 2**29))
     ),
     "idx_labels": Bomb("load_data", "t10k-images-idx3-ubyte", _write_label_bomb),
     "parquet_rows": Bomb("load_data", "data.parquet", _many_groups),
@@ -419,11 +433,12 @@ BOMBS: dict[str, Bomb] = {
     "arff_nominal": Bomb("load_data", "data.arff", _nominal_arff),
     "arff_gzipped": Bomb("load_data", "data.arff", _gzipped_arff),
     "xml_gzipped": Bomb(
-        "read_mulan", "data.arff", _beside_arff(lambda path: path.write_bytes(_gzip(b"<labels>", b" ", 2**31)))
+        "read_mulan", "data.arff", _beside_arff(lambda path: path.write_bytes(_gzip(b"<labels>", b" ", 2**30)))
     ),
     "xml_nested": Bomb("read_mulan", "data.arff", _beside_arff(_nested_xml)),
-    "csv_columns": Bomb("load_data", "data.csv", _many_columns),
-    "csv_columns_encode": Bomb("encode", "data.csv", _many_columns),
+    "csv_columns": Bomb("load_data", "data.csv", _wide_csv),
+    "csv_columns_encode": Bomb("encode", "data.csv", _wide_csv),
+    "csv_line": Bomb("load_data", "data.csv", _long_line),
     "model_tensors": Bomb("load", "model.sdlgm", _many_tensors),
 }
 """Hostile files by name."""
@@ -459,5 +474,6 @@ HONEST: dict[str, Bomb] = {
     ),
     "codes_part": Bomb("read_codes", "codes", lambda path: _coded_folder(path, 3)),
     "arff_sparse": Bomb("table", "data.arff", lambda path: _sparse_arff(path, 3_000)),
+    "csv_columns": Bomb("open_batches", "data.csv", lambda path: _wide_csv(path, 10_000)),
 }
 """Files that are read, with 50 to 300 MB of memory, though they are small."""

@@ -102,3 +102,17 @@ def test__csv__missing_value_far_down__is_named_by_its_rows(tmp_path):
     (tmp_path / "data.csv").write_text("a,b\n" + "1,2\n" * 400_000 + "1,\n")
     with pytest.raises(DataError, match=r"'b' has 1 missing values in rows [1-9]\d+ to 400000"):
         load_data(str(tmp_path / "data.csv"))
+
+
+def test__csv__many_columns__are_refused_before_they_take_memory(tmp_path, monkeypatch):
+    (tmp_path / "data.csv").write_text(",".join(f"c{i}" for i in range(100)) + "\n" + ",".join("1" * 100) + "\n")
+    assert load_data(str(tmp_path / "data.csv")).X.shape == (1, 100)
+    monkeypatch.setenv("SDLGM_MAX_MEMORY", "1M")
+    with pytest.raises(DataError, match=r"data\.csv: takes 2.0 MiB .* save wide tables as \.npy or \.parquet"):
+        load_data(str(tmp_path / "data.csv"))
+
+
+def test__csv__line_of_more_than_a_megabyte__is_refused(tmp_path):
+    (tmp_path / "data.csv").write_text("1," * 2**20 + "1\n")
+    with pytest.raises(DataError, match=r"data\.csv: its first line is longer than a megabyte"):
+        load_data(str(tmp_path / "data.csv"))

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 # Bytes of the file that are parsed at a time. A line has to fit in.
 BLOCK_BYTES = 1 << 20
+# Memory of Arrow for a column, whatever the number of rows.
+_COLUMN_BYTES = 20 << 10
 # Bytes of a target: numbers as they are read, joined, checked and handed on; references to texts.
 _TARGET_BYTES = 32
 
@@ -139,6 +142,9 @@ def has_header(path: Path) -> bool:
         raise DataError(f"{path}: its first line is longer than a megabyte; save wide tables as .npy or .parquet")
     records = csv.reader(io.StringIO(start, newline=""))
     first, second = ([field.strip() for field in next(records, [])] for _ in range(2))
+    # The longest line, since the first ones may be empty.
+    n_columns = max(len(first), len(second), *(line.count(",") + 1 for line in re.split("[\r\n]", start)))
+    check_memory(path, _COLUMN_BYTES * n_columns, path.stat().st_size, "save wide tables as .npy or .parquet")
     if not all(map(_is_number, set(first).difference(missing, [""]))):
         return True
     if len(first) > 1 and first == [str(i) for i in range(len(first))]:
