@@ -160,15 +160,15 @@ def test__convergence__most_features_dead__is_a_warning(digits, small, monkeypat
         SDLGM(**small, random_state=0).fit(digits)
 
 
-def test__convergence__validation_bound_falls__is_a_warning_with_early_stopping_only(digits, small, monkeypatch):
+def test__convergence__bound_falls__is_overfitting_with_early_stopping_only(digits, small, monkeypatch):
     def overfitted(history):
-        best = replace(history[-1], discrete=-20.0, training=-19.0)
-        return [*history, best, replace(best, iteration=best.iteration + 5, discrete=-30.0, training=-10.0)]
+        best = replace(history[-1], discrete=-15.0, training=-14.0)
+        return [*history, best, replace(best, iteration=best.iteration + 5, discrete=-25.0, training=-10.0)]
 
     history_of(monkeypatch, overfitted)
-    with pytest.warns(ConvergenceWarning, match="fell from -20.0 nats at iteration 60 to -30.0 at 65.*overfits"):
+    with pytest.warns(ConvergenceWarning, match="fell from -15.0 nats at iteration 60 to -25.0 at 65.*overfits"):
         SDLGM(**small, early_stopping=True, random_state=0).fit(digits)
-    with pytest.warns(ConvergenceWarning, match="fell from -20 nats at iteration 60 to -30 at 65.*not stable"):
+    with pytest.warns(ConvergenceWarning, match="fell from -15 nats at iteration 60 to -25 at 65.*not stable"):
         SDLGM(**small, random_state=0).fit(digits)
 
 

@@ -267,7 +267,6 @@ def test__early_stopping__files__held_out_rows_do_not_shape_the_scaling(tmp_path
     assert sum(np.allclose(model._fitted.scaling.location, mean, rtol=1e-9) for mean in means) == 1
 
 
-@pytest.mark.filterwarnings("always")
 def test__batches_without_names__model_with_names__is_one_warning(small):
     X = np.random.default_rng(0).random((100, 3))
     model = SDLGM(**small, random_state=0).fit(pd.DataFrame(X, columns=["a", "b", "c"]))
