@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter
+from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter, SDLGMError
 from sdlgm.model.codes.label_sets import LABEL_FORMS
 from sdlgm.model.networks.posteriors import POSTERIORS
 
@@ -94,7 +94,7 @@ def _answers(model: Model, X: Rows, rng: np.random.Generator) -> Iterator[tuple[
     for call, budget in calls:
         try:
             codes = call()
-        except ValueError:  # too large, or not in [0, 1]
+        except (SDLGMError, ValueError):  # too large, or not in [0, 1]
             continue
         yield codes, budget
 

@@ -4,7 +4,6 @@ There is one module for each page. A page is generated as a whole, or has genera
 """
 
 import json
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -40,10 +39,9 @@ RESULTS = (
     "gradients",
     "speed",
     "scaling",
+    "robustness",
     "figures/figures",
 )
-OPTIONAL = {"robustness": "docs/results/robustness.md"}
-"""Results that need not be there yet, and their pages, which are generated when they are."""
 
 Results = dict[str, dict[str, Any]]
 
@@ -108,18 +106,13 @@ def find_problems(root: Path = ROOT) -> list[str]:
 
 
 def _load_results(root: Path) -> Results:
-    paths = {name: root / "docs" / "results" / f"{name}.json" for name in (*RESULTS, *OPTIONAL)}
-    return {
-        name: json.loads(path.read_text(encoding="utf-8"))
-        for name, path in paths.items()
-        if name not in OPTIONAL or path.exists()
-    }
+    folder = root / "docs" / "results"
+    return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in RESULTS}
 
 
 def _texts(root: Path, results: Results) -> dict[str, str]:
     """Return the text of every page that is generated or has generated blocks."""
-    missing = {page for name, page in OPTIONAL.items() if name not in results}
-    texts = {name: page(results) for name, page in WHOLE.items() if name not in missing}
+    texts = {name: page(results) for name, page in WHOLE.items()}
     for name, blocks in WITH_BLOCKS.items():
         try:
             texts[name] = fill((root / name).read_text(encoding="utf-8"), blocks(results))
@@ -129,10 +122,9 @@ def _texts(root: Path, results: Results) -> dict[str, str]:
 
 
 def _broken_links(root: Path) -> list[str]:
-    later = {root / page for page in OPTIONAL.values()}
     return [
         f"{page.relative_to(root)}: {target}"
         for page in [*root.glob("*.md"), *(root / "docs").rglob("*.md")]
         for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
-        if not (page.parent / target).exists() and Path(os.path.normpath(page.parent / target)) not in later
+        if not (page.parent / target).exists()
     ]

@@ -66,44 +66,14 @@ def test__headline__three_lines__name_the_peer_and_the_control():
     assert "<!-- headline: made by 'make docs' -->" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def copy_pages(tmp_path: Path) -> None:
-    """Copy the results and their pages, without links, and without the page of robustness."""
-    for name in {*pages.WHOLE, *pages.WITH_BLOCKS} - set(pages.OPTIONAL.values()):
+def test__find_problems__changed_page_and_broken_link__are_found(tmp_path):
+    for name in [*pages.WHOLE, *pages.WITH_BLOCKS]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         text = (ROOT / name).read_text(encoding="utf-8")
         (tmp_path / name).write_text(re.sub(r"\]\((?!http)[^)]*\)", "](https://example.org)", text), encoding="utf-8")
     for name in pages.RESULTS:
         text = (ROOT / "docs" / "results" / f"{name}.json").read_text(encoding="utf-8")
         (tmp_path / "docs" / "results" / f"{name}.json").write_text(text, encoding="utf-8")
-
-
-def test__find_problems__result_that_is_not_there_yet__needs_no_page(tmp_path):
-    copy_pages(tmp_path)
-    (tmp_path / "LINKS.md").write_text("[a](docs/results/robustness.md)", encoding="utf-8")
-    assert not [problem for problem in pages.find_problems(tmp_path) if "robustness" in problem]
-    (tmp_path / "docs/results/robustness.json").write_text(json.dumps(ROBUSTNESS), encoding="utf-8")
-    assert any("not up to date: docs/results/robustness.md" in problem for problem in pages.find_problems(tmp_path))
-
-
-ROBUSTNESS = {
-    "sections": {
-        name: {"settings": {"seed": 0}, "seconds": 1.0, "result": result}
-        for name, result in {
-            "kills": {"kills": 3, "lost_files": 0, "unequal_resumes": 0, "most_iterations_lost": 4},
-            "mutations": [],
-            "budgets": {"rows": 1234, "beyond": 0},
-            "memory": [],
-        }.items()
-    },
-    "protocol": {},
-    "command": "python -m robustness",
-    "versions": {},
-    "cores": 2,
-}
-
-
-def test__find_problems__changed_page_and_broken_link__are_found(tmp_path):
-    copy_pages(tmp_path)
     (tmp_path / "LINKS.md").write_text("[a](nowhere.md)", encoding="utf-8")
     problems = pages.find_problems(tmp_path)
     assert "broken link: LINKS.md: nowhere.md" in problems

@@ -1,22 +1,15 @@
 """The command that measures robustness, and its page."""
 
 import json
-import sys
-from dataclasses import dataclass
-from types import ModuleType
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from reproduction.pages import robustness as pages
 from robustness import __main__ as command
-
-
-@dataclass(frozen=True)
-class Measured:
-    outcome: str
-    error: str | None
-    peak_bytes: int
+from robustness import bombs
+from robustness.memory import Measured
 
 
 @pytest.fixture
@@ -36,11 +29,11 @@ def calls(monkeypatch) -> list[tuple[str, int, int]]:
 
         return measured
 
-    bombs, memory = ModuleType("robustness.bombs"), ModuleType("robustness.memory")
-    vars(bombs)["BOMBS"] = {"zip": "a bomb"}
-    vars(memory)["measure"] = lambda _bomb, path: Measured("refused", f"DataError {path.name}", 3 * 2**20)
-    monkeypatch.setitem(sys.modules, "robustness.bombs", bombs)
-    monkeypatch.setitem(sys.modules, "robustness.memory", memory)
+    bomb = bombs.Bomb("load_data", "zip", lambda path: path.write_bytes(b"12345"))
+    refused = Measured("DataError", "", 3 * 2**20, 2**20, is_named=True)
+    monkeypatch.setattr(bombs, "BOMBS", {"zip": bomb})
+    monkeypatch.setattr(bombs, "HONEST", {})
+    monkeypatch.setattr(bombs, "measure", lambda _bomb, path: replace(refused, error=f"{path}: too large"))
     monkeypatch.setattr(command, "SECTIONS", {**{name: section(name) for name in results}, "memory": command.memory})
     return found
 
@@ -56,7 +49,9 @@ def test__command__all_sections__are_written_with_their_provenance(calls, tmp_pa
     assert calls == [("kills", 3, 7), ("mutations", 5, 7), ("budgets", 1234, 7)]
     result = json.loads(out.read_text())
     assert {"command", "versions", "cores", "protocol"} <= set(result)
-    assert result["sections"]["memory"]["result"][0]["error"] == "DataError zip"
+    (row,) = result["sections"]["memory"]["result"]
+    assert row["error"] == "zip: too large"
+    assert row["file_bytes"] == 5
     text = pages.page(result)
     for part in ("| kills | 3 |", "| npy | 5 | 2 | 3 | 0 |", "| all | 5 | 2 | 3 | 0 |", "| 1,234 |", "| 3 MiB |"):
         assert part in text
