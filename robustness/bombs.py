@@ -285,9 +285,14 @@ def _list(items: list[bytes] | tuple[bytes, int], kind: int = 12) -> bytes:
     return (bytes([n << 4 | kind]) if n < 15 else bytes([0xF0 | kind]) + _varint(n)) + content
 
 
-def _footer(names: list[bytes], physical: int, groups: bytes, n_rows: int) -> bytes:
-    root = b"\x48" + _text(b"s") + b"\x15" + _number(len(names)) + b"\0"
+def _footer(names: list[bytes], physical: int, groups: bytes, n_rows: int, texts: tuple[bytes, ...] = ()) -> bytes:
+    """Return a footer: names of columns of one physical type, then those of columns of texts."""
+    root = b"\x48" + _text(b"s") + b"\x15" + _number(len(names) + len(texts)) + b"\0"
     leaves = [b"\x15" + _number(physical) + b"\x25" + _number(0) + b"\x18" + _text(name) + b"\0" for name in names]
+    leaves += [
+        b"\x15" + _number(6) + b"\x25" + _number(0) + b"\x18" + _text(name) + b"\x25" + _number(0) + b"\0"
+        for name in texts
+    ]
     schema = _list([root, *leaves])
     return b"\x15" + _number(1) + b"\x19" + schema + b"\x16" + _number(n_rows) + b"\x19" + groups + b"\0"
 
@@ -296,20 +301,50 @@ def _write_parquet(path: Path, body: bytes, footer: bytes) -> None:
     path.write_bytes(b"PAR1" + body + footer + struct.pack("<I", len(footer)) + b"PAR1")
 
 
+def _page(n_values: int, size: int, content: bytes) -> bytes:
+    """Return a page of ``size`` bytes that are compressed to ``content``."""
+    data = b"\x15" + _number(n_values) + b"\x15" + _number(0) + b"\x15" + _number(3) + b"\x15" + _number(3) + b"\0"
+    header = b"\x15" + _number(0) + b"\x15" + _number(size) + b"\x15" + _number(len(content)) + b"\x2c" + data + b"\0"
+    return header + content
+
+
+def _chunk(name: bytes, physical: int, n_values: int, body: bytes, place: int) -> bytes:
+    """Return the description of a column of a row group, whose pages are at some place of the file."""
+    numbers = [n_values, 8 * n_values, len(body)]
+    # type, encodings, path, codec, number of values, both sizes, offset of the first page
+    meta = b"\x15" + _number(physical) + b"\x19" + _list([_number(0)], 5) + b"\x19" + _list([_text(name)], 8) + b"\x15"
+    meta += _number(2) + b"".join(b"\x16" + _number(value) for value in numbers) + b"\x26" + _number(place) + b"\0"
+    return b"\x26" + _number(place) + b"\x1c" + meta + b"\0"
+
+
+def _group(chunks: list[bytes], n_rows: int) -> bytes:
+    return b"\x19" + _list(chunks) + b"\x16" + _number(8 * n_rows) + b"\x16" + _number(n_rows) + b"\0"
+
+
 def _lying_page(path: Path, size: int = 2**31 - PIECE) -> None:
     """Write a page of 2 GiB in a column that states a few bytes."""
     n_rows = 10
-    content = _gzip(b"", b"\0", size)
-    data = b"\x15" + _number(n_rows) + b"\x15" + _number(0) + b"\x15" + _number(3) + b"\x15" + _number(3) + b"\0"
-    page = b"\x15" + _number(0) + b"\x15" + _number(size) + b"\x15" + _number(len(content)) + b"\x2c" + data + b"\0"
-    body = page + content
-    numbers = [n_rows, 80, len(body)]
-    # type, encodings, path, codec, number of values, both sizes, offset of the first page
-    meta = b"\x15" + _number(5) + b"\x19" + _list([_number(0)], 5) + b"\x19" + _list([_text(b"a")], 8) + b"\x15"
-    meta += _number(2) + b"".join(b"\x16" + _number(value) for value in numbers) + b"\x26" + _number(4) + b"\0"
-    chunk = b"\x26" + _number(4) + b"\x1c" + meta + b"\0"
-    group = b"\x19" + _list([chunk]) + b"\x16" + _number(80) + b"\x16" + _number(n_rows) + b"\0"
+    body = _page(n_rows, size, _gzip(b"", b"\0", size))
+    group = _group([_chunk(b"a", 5, n_rows, body, 4)], n_rows)
     _write_parquet(path, body, _footer([b"a"], 5, _list([group]), n_rows))
+
+
+def _many_texts(path: Path, n: int = 600, size: int = 2**22) -> None:
+    """Write different texts of 4 MiB, each in a page of its own."""
+    start = zlib.compressobj(9, wbits=31)
+    head = start.compress(struct.pack("<I", size) + b"x" * (size - 8))
+    texts = b""
+    for number in range(n):
+        rest = start.copy()
+        texts += _page(1, size + 4, head + rest.compress(b"%08d" % number) + rest.flush())
+    numbers = _page(n, 8 * n, gzip.compress(bytes(8 * n)))
+    chunks = [_chunk(b"a", 5, n, numbers, 4), _chunk(b"label", 6, n, texts, 4 + len(numbers))]
+    _write_parquet(path, numbers + texts, _footer([b"a"], 5, _list([_group(chunks, n)]), n, (b"label",)))
+
+
+def _many_names(path: Path) -> None:
+    """Write a footer with half a million columns that have short names."""
+    _write_parquet(path, b"", _footer([b"%x" % number for number in range(520_000)], 5, b"\x0c", 0))
 
 
 def _empty_chunks(path: Path) -> None:
@@ -425,6 +460,8 @@ BOMBS: dict[str, Bomb] = {
     "parquet_page_in_parts": Bomb("open_rows", "data.parquet", _lying_page),
     "parquet_page_encode": Bomb("encode", "data.parquet", _lying_page),
     "parquet_page_encode_folder": Bomb("encode_folder", "data.parquet", _lying_page),
+    "parquet_texts": Bomb("load_data_label", "data.parquet", _many_texts),
+    "parquet_names": Bomb("open_batches", "data.parquet", _many_names),
     "parquet_footer": Bomb("open_batches", "data.parquet", _empty_chunks),
     "parquet_arrow_schema": Bomb("open_batches", "data.parquet", _shared_name),
     "parquet_delta_texts": Bomb("load_data_label", "data.parquet", _delta_texts),

@@ -22,12 +22,17 @@ def exit_code(error: KeyboardInterrupt) -> int:
 
 @contextlib.contextmanager
 def handled(handler: Callable[[int, FrameType | None], object], *numbers: int) -> Iterator[None]:
-    """Handle signals in a block. Do nothing outside the main thread, which alone may set handlers."""
+    """Handle signals in a block.
+
+    Signals that the caller of the program ignores, as of a job in the background, stay ignored, and handlers of other
+    languages stay too. Do nothing outside the main thread, which alone may set handlers.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     previous = {number: signal.getsignal(number) for number in numbers}
-    for number in numbers:
+    previous = {number: old for number, old in previous.items() if old not in (signal.SIG_IGN, None)}
+    for number in previous:
         signal.signal(number, handler)
     try:
         yield

@@ -71,7 +71,10 @@ def read(path: str | os.PathLike[str], kind: str) -> Content:
         with _utf8_name(path) as name, safe_open(name, framework="pt") as file:
             header = _header(path, kind, file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError, UnicodeDecodeError) as error:
+    except ModelFileError:
+        raise
+    except (SafetensorError, OSError, ValueError, TypeError, RuntimeError, OverflowError) as error:
+        # The last four: shapes that no tensor can have.
         raise ModelFileError(f"{path}: not a {kind} file, or damaged ({error})") from error
     if header["version"] >= 2 and header.get("sha256") != checksum(header, tensors):
         raise ModelFileError(f"{path}: is damaged: its checksum does not match its content; restore it from a copy")

@@ -2,10 +2,8 @@
 
 import copy
 import functools
-import multiprocessing
 import pickle
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import FrozenInstanceError
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -186,15 +184,3 @@ def test__clone__between_two_partial_fit__has_neither_model_nor_trainer(digits, 
     twin = clone(SDLGM(**small, random_state=0).partial_fit(digits))
     assert twin._trainer is None
     assert not twin.__sklearn_is_fitted__()
-
-
-def test__spawned_process__fitted_models__answer_there(models):
-    fitted, X = models["chain"]
-    between = clone(fitted).partial_fit(X)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        for model in (fitted, between):
-            assert (pool.submit(model.transform, X).result() != model.transform(X)).nnz == 0
-        for name in ("classifier", "counter"):
-            model, X = models[name]
-            np.testing.assert_array_equal(pool.submit(model.predict, X).result(), model.predict(X))

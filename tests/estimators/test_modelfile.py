@@ -420,3 +420,15 @@ def test__save__version_of_a_candidate__can_be_read(fitted, tmp_path, monkeypatc
 def test__migrations__every_one__is_of_a_parameter_that_exists():
     for migration in MIGRATIONS:
         assert migration.parameter in LOADABLE[migration.estimator]._get_param_names()
+
+
+def test__load__tensor_of_a_shape_that_cannot_be__is_a_named_error(path):
+    content = path.read_bytes()
+    n_header = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + n_header])
+    end = len(content) - 8 - n_header
+    header["z"] = {"dtype": "F32", "shape": [0, 2**63], "data_offsets": [end, end]}
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + n_header :])
+    with pytest.raises(ModelFileError, match="damaged"):
+        sdlgm.load(path)

@@ -10,6 +10,8 @@ import scipy.sparse as sp
 
 from sdlgm.errors import DataError
 
+# More dimensions than any array of rows has; numpy itself takes 64.
+MAX_SIDES = 32
 # Values that are checked at a time, so that the check needs little memory of its own.
 _CHUNK_VALUES = 2**20
 
@@ -38,6 +40,13 @@ def check_array(where: str | Path, shape: tuple[int, ...], dtype: np.dtype, *, c
         )
 
 
+def check_shape(shape: tuple[int, ...]) -> None:
+    """Raise ValueError for a shape that no array can have."""
+    # A side of zero would hide the others in a product.
+    if len(shape) > MAX_SIDES or min(shape, default=0) < 0 or math.prod(max(1, side) for side in shape) >= 2**56:
+        raise ValueError(f"it is of shape {str(shape)[:80]}")
+
+
 def _shapes(channels: bool) -> str:
     return f"(rows, features) or (rows, height, width{'[, channels]' if channels else ''})"
 
@@ -48,7 +57,9 @@ def check_has_rows(where: str | Path, n_rows: int) -> None:
         raise DataError(f"{where}: has no rows")
 
 
-def check_finite(where: str | Path, X: np.ndarray | sp.csr_matrix, place: Callable[[int], str]) -> None:
+def check_finite(
+    where: str | Path, X: np.ndarray | sp.csr_matrix, place: Callable[[int], str], *, missing: bool = False
+) -> None:
     """Raise if a value is NaN or infinite.
 
     Parameters
@@ -59,17 +70,23 @@ def check_finite(where: str | Path, X: np.ndarray | sp.csr_matrix, place: Callab
         The values.
     place : callable
         Return the description of a row, given its index in ``X``.
+    missing : bool, default=False
+        Accept NaN, which stands for a missing value.
 
     """
+
+    def is_valid(values: np.ndarray) -> np.ndarray:
+        return np.isfinite(values) | np.isnan(values) if missing else np.isfinite(values)
+
     if isinstance(X, np.ndarray):
         step = max(1, _CHUNK_VALUES // max(1, X.shape[1]))
         for start in range(0, X.shape[0], step):
-            finite = np.isfinite(X[start : start + step])
-            if not finite.all():
-                row, column = np.argwhere(~finite)[0]
+            valid = is_valid(X[start : start + step])
+            if not valid.all():
+                row, column = np.argwhere(~valid)[0]
                 raise _not_finite(where, place(int(start + row)), int(column))
-    elif not np.isfinite(X.data).all():
-        index = int(np.argmin(np.isfinite(X.data)))
+    elif not is_valid(X.data).all():
+        index = int(np.argmin(is_valid(X.data)))
         row = int(np.searchsorted(X.indptr, index, side="right")) - 1
         raise _not_finite(where, place(row), int(X.indices[index]))
 

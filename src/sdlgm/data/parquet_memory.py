@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sdlgm._limits import check_memory
+from sdlgm._limits import allowed_memory, check_memory, max_memory
 from sdlgm._optional import optional_import
 from sdlgm.data.columns import EXTRA, arrow_errors, arrow_file, is_text
-from sdlgm.data.thrift import read_struct
+from sdlgm.data.thrift import list_lengths, read_struct
 from sdlgm.errors import DataError
 
 if TYPE_CHECKING:
@@ -20,8 +20,15 @@ if TYPE_CHECKING:
     from pyarrow import parquet
 
 _MAGIC = b"PAR1"
-# Memory for a byte of the footer: a column without any statistics is a few bytes, and an object of several hundred.
-_FOOTER_RATIO = 256
+# Memory for a byte of the footer at most: a column is ten bytes or more there, and several thousand in memory.
+_FOOTER_RATIO = 512
+# Memory of a column, of a column of a row group, and for a byte of the footer, for footers that are counted.
+_COLUMN_MEMORY, _CHUNK_MEMORY, _COUNTED_RATIO = 6144, 1536, 8
+# Fields of the footer in the Thrift definition of the format: its row groups, and the columns of a row group.
+_ROW_GROUPS, _CHUNKS = 4, 1
+_ARROW_SCHEMA = b"ARROW:schema"
+# Fields of Arrow's schema may share a name of its length: for n bytes, n² / 1,000 bytes of memory.
+_SCHEMA_DIVISOR = 1000
 # Memory for a byte of a page: the page and its decoded values. Texts of a dictionary are views with their hashes.
 _PAGE_RATIO, _TEXT_PAGE_RATIO = 2, 24
 # Memory of the reader of a column.
@@ -68,13 +75,37 @@ def _metadata(path: Path) -> "parquet.FileMetaData":
         n_footer = int.from_bytes(tail[:4], "little")
         if tail[4:] != _MAGIC or n_footer > n_bytes - 8:
             raise DataError(f"{path}: cannot be read as parquet (it has no footer); copy or write it again")
-        check_memory(path, _FOOTER_RATIO * n_footer, n_bytes, "write fewer columns or row groups in a file")
         file.seek(n_bytes - 8 - n_footer)
         footer = file.read(n_footer)
-    # Arrow's own copy of the schema is left out: its fields can share one long name, each of which is copied.
-    footer = footer.replace(b"ARROW:schema", b"-----:schema")
+    _check_footer(path, footer, n_bytes)
+    footer = _without_large_schema(path, footer)
     with parquet.ParquetFile(pa.BufferReader(_MAGIC + footer + tail)) as described:
         return described.metadata
+
+
+def _check_footer(path: Path, footer: bytes, file_bytes: int) -> None:
+    """Raise if a footer takes too much memory."""
+    needed = _FOOTER_RATIO * len(footer)
+    if needed > allowed_memory(file_bytes):  # rare, so that the slow way is taken here only
+        try:
+            n_columns, n_chunks = list_lengths(footer, _ROW_GROUPS, _CHUNKS)
+        except (IndexError, ValueError) as error:
+            raise DataError(f"{path}: cannot be read as parquet (its footer is damaged); write it again") from error
+        needed = _COLUMN_MEMORY * n_columns + _CHUNK_MEMORY * n_chunks + _COUNTED_RATIO * len(footer)
+    check_memory(path, needed, file_bytes, "write fewer columns or row groups in a file")
+
+
+def _without_large_schema(path: Path, footer: bytes) -> bytes:
+    """Return a footer without Arrow's own copy of the schema, if that could take too much memory.
+
+    It has types that parquet lacks. Of these only time differences would be read as numbers.
+    """
+    place = footer.find(_ARROW_SCHEMA)
+    if place < 0 or (len(footer) - place) ** 2 // _SCHEMA_DIVISOR <= max_memory():
+        return footer
+    if b"timedelta" in footer:
+        raise DataError(f"{path}: has many columns, some of which are time differences; convert these to numbers")
+    return footer.replace(_ARROW_SCHEMA, b"-----:schema")
 
 
 @dataclass(frozen=True)
@@ -133,9 +164,10 @@ def group_memory(
                     f"{path}: column {field.name!r} has {chunk.num_values} values in row group {number}, which has "
                     f"{group.num_rows} rows; write the file again"
                 )
-            dictionary, largest = _page_sizes(path, file, chunk, field.name if is_text(field.type) else None)
+            dictionary, largest, texts = _page_sizes(path, file, chunk, field.name if is_text(field.type) else None)
             pages += _COLUMN_BYTES
             pages += (_TEXT_PAGE_RATIO if is_text(field.type) else _PAGE_RATIO) * (dictionary + largest)
+            values += texts
             values += group.num_rows * _value_bytes(field.type)
             compressed += chunk.total_compressed_size
     return GroupMemory(group.num_rows, pages, values, compressed)
@@ -174,7 +206,8 @@ def list_memory(path: Path, metadata: "parquet.FileMetaData") -> ListMemory:
             group = metadata.row_group(number)
             for index in range(metadata.num_columns):
                 chunk = group.column(index)
-                pages = max(pages, _PAGE_RATIO * sum(_page_sizes(path, file, chunk)))
+                dictionary, largest, _ = _page_sizes(path, file, chunk)
+                pages = max(pages, _PAGE_RATIO * (dictionary + largest))
                 n_values[index] += chunk.num_values
                 compressed += chunk.total_compressed_size
     # Of a list: its end, length and row end, with the copies that are compared. Of a number: itself, its copy if there
@@ -185,23 +218,24 @@ def list_memory(path: Path, metadata: "parquet.FileMetaData") -> ListMemory:
 
 def _value_bytes(kind: "pa.DataType") -> int:
     """Return the bytes of a value and its level. Text is an index, and small integers have four bytes in the file."""
-    size = 4 if is_text(kind) else -(-kind.bit_width // 8)
+    has_width = not is_text(kind) and kind.num_buffers > 1  # a column without any value has no buffers
+    size = -(-kind.bit_width // 8) if has_width else 4
     # A buffer that grows is copied, which leaves about half of it unused.
     return size + size // 2 + (4 if size < 4 else 0) + 3
 
 
 def _page_sizes(
     path: Path, file: IO[bytes], chunk: "parquet.ColumnChunkMetaData", text_column: str | None = None
-) -> tuple[int, int]:
-    """Return the sizes of the dictionary and of the largest other page of a column in a row group.
+) -> tuple[int, int, int]:
+    """Return the sizes of the dictionary, of the largest other page and of all texts of a column in a row group.
 
-    The name of the column is given if it holds text.
+    The name of the column is given if it holds text. Arrow keeps the different texts of all pages.
     """
     place = chunk.data_page_offset
     if chunk.has_dictionary_page and 0 < (chunk.dictionary_page_offset or 0) < place:
         place = chunk.dictionary_page_offset
     end = place + chunk.total_compressed_size
-    dictionary = largest = 0
+    dictionary = largest = texts = 0
     while place < end:
         header, n_header = _page_header(path, file, place)
         size, n_compressed = header.get(_UNCOMPRESSED_SIZE), header.get(_COMPRESSED_SIZE)
@@ -216,8 +250,9 @@ def _page_sizes(
             dictionary = max(dictionary, size)
         else:
             largest = max(largest, size)
+            texts += 0 if text_column is None else size
         place += n_header + n_compressed
-    return dictionary, largest
+    return dictionary, largest, texts
 
 
 def _encodings(header: dict[int, Any]) -> Iterator[object]:

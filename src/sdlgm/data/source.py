@@ -144,8 +144,7 @@ class RowSource(ABC):
         """Read all rows at once."""
 
     def _check_values(self, block: Block, first: int) -> None:
-        if not self.has_missing_values:
-            check_finite(self.where, block.X, lambda row: f"row {first + row}")
+        check_finite(self.where, block.X, lambda row: f"row {first + row}", missing=self.has_missing_values)
 
 
 DEFAULT_BATCH_ROWS = 10_000

@@ -1,5 +1,6 @@
 """Structures in the compact protocol of Thrift, in which parquet files write the headers of their pages."""
 
+from collections.abc import Iterator
 from typing import Any
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
@@ -37,6 +38,44 @@ def read_struct(content: bytes, start: int = 0) -> tuple[dict[int, Any], int]:
     return fields, reader.place
 
 
+def list_lengths(content: bytes, outer: int, inner: int) -> tuple[int, int]:
+    """Count the items of two lists of a structure: of ``outer`` structures, and of the lists ``inner`` in all of them.
+
+    Parameters
+    ----------
+    content : bytes
+        Bytes of the structure.
+    outer, inner : int
+        Ids of the list of structures, and of the list in each.
+
+    Returns
+    -------
+    n_others, n_inner : int
+        Items of all other lists of the structure, and those of the inner lists.
+
+    """
+    reader = _Reader(content, 0)
+    n_others = n_inner = 0
+    for field, kind in reader.fields():
+        if kind != _LIST:
+            reader.read_value(kind, 0)
+            continue
+        n_items, item = reader.read_list_header()
+        if field != outer or item != _STRUCT:
+            n_others += n_items
+            reader.skip_values(n_items, (item,), 0)
+            continue
+        for _ in range(n_items):
+            for part, part_kind in reader.fields():
+                if part == inner and part_kind == _LIST:
+                    n_parts, part_item = reader.read_list_header()
+                    n_inner += n_parts
+                    reader.skip_values(n_parts, (part_item,), 1)
+                else:
+                    reader.read_value(part_kind, 1)
+    return n_others, n_inner
+
+
 class _Reader:
     def __init__(self, content: bytes, place: int):
         self.content = content
@@ -69,15 +108,26 @@ class _Reader:
     def read_struct(self, depth: int) -> dict[int, Any]:
         if depth > _MAX_DEPTH:
             raise ValueError("structures are nested too deeply")
-        fields: dict[int, Any] = {}
+        return {
+            field: kind == _TRUE if kind in (_TRUE, _FALSE) else self.read_value(kind, depth)
+            for field, kind in self.fields()
+        }
+
+    def fields(self) -> Iterator[tuple[int, int]]:
+        """Iterate over the ids and types of the fields of a structure, whose values the caller reads."""
+        seen: set[int] = set()
         last = 0
         while head := self.read_byte():
             last = last + (head >> 4) if head >> 4 else self.read_signed()
-            kind = head & 0x0F
-            if last in fields:  # readers differ in which of the two they take
+            if last in seen:  # readers differ in which of the two they take
                 raise ValueError(f"field {last} is given twice")
-            fields[last] = kind == _TRUE if kind in (_TRUE, _FALSE) else self.read_value(kind, depth)
-        return fields
+            seen.add(last)
+            yield last, head & 0x0F
+
+    def read_list_header(self) -> tuple[int, int]:
+        """Read the number of items of a list, and their type."""
+        head = self.read_byte()
+        return (self.read_unsigned() if head >> 4 == 15 else head >> 4), head & 0x0F
 
     def read_value(self, kind: int, depth: int) -> Any:
         if kind in (_I16, _I32, _I64):
@@ -89,8 +139,8 @@ class _Reader:
         if kind == _BINARY:
             return self.skip(self.read_unsigned())
         if kind in (_LIST, _SET):
-            head = self.read_byte()
-            return self.skip_values(self.read_unsigned() if head >> 4 == 15 else head >> 4, (head & 0x0F,), depth)
+            n_items, item = self.read_list_header()
+            return self.skip_values(n_items, (item,), depth)
         if kind == _MAP:
             n_values = self.read_unsigned()
             head = self.read_byte() if n_values else 0

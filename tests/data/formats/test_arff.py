@@ -216,7 +216,7 @@ def test__load_mulan__nested_too_deeply__is_refused(tmp_path):
         ("numeric", "{0 1}\n" * 1_000, "30K"),  # rows
         ("{" + ",".join("abcdefghij") + "}", "{0 b}\n" * 500, "40K"),  # columns of a nominal attribute
         ("{" + ",".join(f"v{i}" for i in range(500)) + "}", "{0 v1}\n", "60K"),  # names
-        ("numeric", "{0 " + "1" * 2_000 + "}\n", "40K"),  # a line
+        ("numeric", "{0 0." + "1" * 2_000 + "}\n", "40K"),  # a line
     ],
 )
 def test__load_mulan__too_much_memory__is_refused(tmp_path, monkeypatch, kind, rows, limit):
@@ -364,3 +364,11 @@ def test__load_mulan__real_data__have_the_published_counts(name, rows, columns, 
         assert "Swainson's Thrush" in dataset.label_names
         assert (dataset.X[:, dataset.feature_names.index("hasSegments")] == 0).sum() == 337
         assert (dataset.X[:, -12:].sum(axis=1) == 1).all()
+
+
+@pytest.mark.parametrize(("value", "problem"), [("inf", "infinity"), ("1e999", "infinity"), ("1_0", "cannot be '1_0'")])
+def test__arff__number_that_is_none__is_refused(tmp_path, value, problem):
+    path = tmp_path / "a.arff"
+    path.write_text(f"@relation r\n@attribute a numeric\n@data\n1\n{value}\n")
+    with pytest.raises(DataError, match=problem):
+        load_data(str(path))

@@ -41,5 +41,13 @@ def test__idx__any_bytes__parse_or_are_a_named_error(content):
 
 def test__idx__header_that_states_more__is_refused():
     content = struct.pack(">BBBB3I", 0, 0, 8, 3, 2**31, 2**31, 2**31)
-    with pytest.raises(DataError, match="header states"):
+    with pytest.raises(DataError, match="header is damaged"):
         parse_idx(content, "file")
+
+
+@pytest.mark.parametrize("shape", [(1,) * 70, (0, 2**32 - 1, 2**32 - 1, 2**32 - 1)], ids=["dimensions", "sides"])
+def test__idx__array_that_cannot_be__is_a_named_error(tmp_path, shape):
+    path = tmp_path / "a-ubyte"
+    path.write_bytes(bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + b"\1")
+    with pytest.raises(DataError, match="a-ubyte: the IDX header is damaged"):
+        read_idx(path)

@@ -1,3 +1,5 @@
+import zipfile
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -80,3 +82,47 @@ def test__npz__damaged_values__are_refused_by_their_checksum(tmp_path):
     (tmp_path / "data.npz").write_bytes(content)
     with pytest.raises(DataError, match="CRC"):
         load_data(str(tmp_path / "data.npz"))
+
+
+def header(descr: str, shape: tuple[int, ...]) -> bytes:
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+@pytest.mark.parametrize(
+    ("descr", "shape", "values"),
+    [
+        ("'u1'", (0, 2**63 - 1, 2**63 - 1), b""),
+        ("'u1'", (0, 2**66), b""),
+        ("'u1'", (1,) * 100, b"\0"),
+        ("('<f8', (2,))", (3,), bytes(48)),
+        ("[('a', '<f8')]", (3,), bytes(24)),
+    ],
+    ids=["sides", "side", "dimensions", "subarray", "fields"],
+)
+@pytest.mark.parametrize("name", ["X", "counts"])
+def test__npz__array_that_cannot_be__is_a_named_error(tmp_path, name, descr, shape, values):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        if name == "counts":
+            archive.writestr("X.npy", header("'u1'", (3, 1)) + bytes(3))
+        archive.writestr(f"{name}.npy", header(descr, shape) + values)
+    with pytest.raises(DataError, match="a.npz: not a .npz archive of plain arrays"):
+        read_counted(path)
+
+
+def test__npz__two_arrays_of_one_name__are_refused(tmp_path):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("X.npy", header("'u1'", (3, 1)) + bytes(3))
+        archive.writestr("X", header("'u1'", (3, 1)) + bytes(3))
+    with pytest.raises(DataError, match="two arrays are called 'X'"):
+        load_data(str(path))
+
+
+def test__npz__arrays_that_are_not_used__are_not_read(tmp_path):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("X.npy", header("'u1'", (3, 1)) + bytes(3))
+        archive.writestr("other.npy", b"no array")
+    assert load_data(str(path)).X.shape == (3, 1)

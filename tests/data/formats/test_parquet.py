@@ -1,11 +1,13 @@
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sdlgm.data import load_data, open_batches, open_rows, read_table
+from sdlgm.data import load_data, open_batches, open_rows, parquet_memory, read_table
+from sdlgm.data.thrift import list_lengths
 from sdlgm.errors import DataError
 
 
@@ -55,3 +57,43 @@ def test__parquet__whole_batches_and_parts__have_the_same_rows(tmp_path):
     np.testing.assert_array_equal(np.concatenate([rows.read(part) for part in rows.parts]), X)
     batches = [np.column_stack(list(batch.columns)) for batch in open_batches(str(tmp_path / "t.parquet"), size=20)]
     np.testing.assert_array_equal(np.concatenate(batches), X)
+
+
+def test__parquet__time_differences__are_no_numbers(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1.0, 2.0], "t": pa.array([1, 2], pa.duration("s"))}), path)
+    with pytest.raises(DataError, match="column 't' holds duration"):
+        load_data(str(path))
+
+
+def test__parquet__large_schema_of_arrow__is_left_out_unless_it_matters(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet_memory, "_SCHEMA_DIVISOR", 1e-9)
+    path = tmp_path / "a.parquet"
+    pd.DataFrame({"a": [1.0, 2.0], "b": pd.Categorical(["x", "y"])}).to_parquet(path)
+    assert load_data(str(path), label_column="b").labels.tolist() == ["x", "y"]
+    pd.DataFrame({"a": [1.0, 2.0], "t": pd.to_timedelta([1, 2], unit="s")}).to_parquet(path)
+    with pytest.raises(DataError, match="time differences"):
+        load_data(str(path))
+
+
+def test__parquet__label_column_without_any_label__is_read(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1.0, 2.0], "label": pa.nulls(2)}), path)
+    assert load_data(str(path), label_column="label").labels.tolist() == ["(none)", "(none)"]
+
+
+def test__parquet__footer_with_many_columns__is_counted(tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({f"c{i}": [1.0, 2.0] for i in range(50)}), path, row_group_size=1)
+    with path.open("rb") as file:
+        content = file.read()
+    footer = content[-8 - int.from_bytes(content[-8:-4], "little") : -8]
+    # The other lists are the schema, its root included, the metadata of the file and the orders of the columns.
+    n_others, n_chunks = list_lengths(footer, 4, 1)
+    assert n_chunks == 100
+    assert 51 <= n_others <= 110
+    monkeypatch.setattr(parquet_memory, "_FOOTER_RATIO", 2**40)
+    assert load_data(str(path)).X.shape == (2, 50)
+    monkeypatch.setattr(parquet_memory, "_COLUMN_MEMORY", 2**31)
+    with pytest.raises(DataError, match="fewer columns or row groups"):
+        load_data(str(path))

@@ -412,8 +412,14 @@ def _read_values(lines: _Lines, attributes: list[_Attribute], row_bytes: int) ->
 
 def _converter(attribute: _Attribute) -> Callable[[str], float]:
     if attribute.values is None:
-        return float
+        return _number
     return {value: float(index) for index, value in enumerate(attribute.values)}.__getitem__
+
+
+def _number(text: str) -> float:
+    if "_" in text:  # Python reads 1_0 as 10
+        raise ValueError(text)
+    return float(text)
 
 
 def _all_alike(lines: _Lines, first: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 
 from sdlgm._limits import check_memory
-from sdlgm.data.checks import check_array, float_dtype
+from sdlgm.data.checks import check_array, check_shape, float_dtype
 from sdlgm.data.compressed import PIECE_BYTES, open_content, read_values
 from sdlgm.data.source import Block, WholeSource
 from sdlgm.errors import DataError
@@ -63,6 +63,10 @@ def parse_header(file: IO[bytes], where: str) -> IdxHeader:
     if start[3] == 0 or len(sides) < 4 * start[3]:
         raise DataError(f"{where}: the IDX header is cut short; copy the file again")
     shape = tuple(int.from_bytes(sides[i : i + 4], "big") for i in range(0, len(sides), 4))
+    try:
+        check_shape(shape)
+    except ValueError as error:
+        raise DataError(f"{where}: the IDX header is damaged ({error}); copy the file again") from error
     return IdxHeader(shape, np.dtype(_DTYPES[start[2]]))
 
 

@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 
 from sdlgm._limits import check_stated_size
-from sdlgm.data.checks import check_array, check_has_rows, float_dtype
+from sdlgm.data.checks import check_array, check_has_rows, check_shape, float_dtype
 from sdlgm.data.source import Block, Part, PartedSource
 from sdlgm.errors import DataError
 
@@ -54,8 +54,9 @@ def parse_header(file: IO[bytes]) -> NpyHeader:
     file = io.BytesIO(file.read(_HEADER_BYTES))
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     shape, fortran_order, dtype = readers[np.lib.format.read_magic(file)](file)
-    if dtype.hasobject or any(side < 0 for side in shape):
-        raise ValueError(f"it holds {dtype} of shape {shape}")
+    if dtype.hasobject or dtype.subdtype is not None or dtype.names is not None:
+        raise ValueError(f"it holds {str(dtype)[:80]}")
+    check_shape(shape)
     return NpyHeader(shape, dtype, fortran_order, file.tell())
 
 

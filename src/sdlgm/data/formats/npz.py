@@ -41,40 +41,57 @@ class Member:
 
 
 class Archive:
-    """Headers of the arrays of an archive, compared with the sizes of its members.
+    """The arrays of an archive by their names.
+
+    Only the headers of arrays that are used are read: an archive may have many.
 
     Parameters
     ----------
     path : Path
         The archive.
 
-    Attributes
-    ----------
-    members : dict
-        Members by the names of the arrays.
-
     """
 
     def __init__(self, path: Path):
         self.path = path
-        self.members: dict[str, Member] = {}
+        self._entries: dict[str, zipfile.ZipInfo] = {}
+        self._members: dict[str, Member] = {}
         try:
             with zipfile.ZipFile(path) as archive:
                 for entry in archive.infolist():
-                    with archive.open(entry) as file:
-                        header = parse_header(file)
-                    where = f"{path}: {entry.filename}"
-                    check_stated_size(where, header.shape, header.dtype.itemsize, header.offset, entry.file_size)
-                    self.members[entry.filename.removesuffix(".npy")] = Member(entry, header)
-        except DataError:
-            raise
+                    name = entry.filename.removesuffix(".npy")
+                    if name in self._entries:
+                        raise ValueError(f"two arrays are called {name[:40]!r}")
+                    self._entries[name] = entry
         except Exception as error:  # damaged archives make zipfile, zlib and numpy fail in many ways
             raise self.damaged(error) from error
 
     @property
+    def names(self) -> list[str]:
+        """Names of the arrays."""
+        return list(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __getitem__(self, name: str) -> Member:
+        """Return an array's header, compared with the size of the member."""
+        if name not in self._members:
+            entry = self._entries[name]
+            try:
+                with zipfile.ZipFile(self.path) as archive, archive.open(entry) as file:
+                    header = parse_header(file)
+            except Exception as error:  # as above
+                raise self.damaged(error) from error
+            where = f"{self.path}: {entry.filename}"
+            check_stated_size(where, header.shape, header.dtype.itemsize, header.offset, entry.file_size)
+            self._members[name] = Member(entry, header)
+        return self._members[name]
+
+    @property
     def is_sparse(self) -> bool:
         """Whether the archive has a matrix that `scipy.sparse.save_npz` wrote."""
-        return set(self.members) >= _SPARSE
+        return set(self._entries) >= _SPARSE
 
     def damaged(self, error: object) -> DataError:
         """Return the error for an archive that cannot be read."""
@@ -101,7 +118,7 @@ class Archive:
         ndarray
 
         """
-        member = self.members[name]
+        member = self[name]
         header = member.header
         try:
             with zipfile.ZipFile(self.path) as archive, archive.open(member.entry) as file:
@@ -114,8 +131,8 @@ class Archive:
 
     def read_small(self, name: str) -> np.ndarray:
         """Read an array that describes the others."""
-        if self.members[name].n_bytes > _SMALL_BYTES:
-            raise self.damaged(f"its {name} has {self.members[name].n_bytes} bytes")
+        if self[name].n_bytes > _SMALL_BYTES:
+            raise self.damaged(f"its {name} has {self[name].n_bytes} bytes")
         return self.read(name)
 
     def read_shape(self) -> tuple[int, int]:
@@ -145,10 +162,10 @@ class Archive:
                 f"{self.path}: holds a sparse matrix in the format {kind}; convert it with .tocsr() and save it again"
             )
         shape = self.read_shape()
-        if not {"indices", "indptr"} <= set(self.members):
+        if not {"indices", "indptr"} <= set(self._entries):
             raise self.damaged("it has no indices or no indptr")
-        if self.members["data"].header.dtype.kind not in "biuf":
-            raise DataError(f"{self.path}: holds {self.members['data'].header.dtype}, not real numbers")
+        if self["data"].header.dtype.kind not in "biuf":
+            raise DataError(f"{self.path}: holds {self['data'].header.dtype}, not real numbers")
         self._check_sparse_memory(kind, shape)
         try:
             parts = tuple(self.read(name) for name in ("data", "indices", "indptr"))
@@ -161,7 +178,7 @@ class Archive:
             raise self.damaged(error) from error
 
     def _check_sparse_memory(self, kind: str, shape: tuple[int, int]) -> None:
-        data, indices, ends = (self.members[name] for name in ("data", "indices", "indptr"))
+        data, indices, ends = (self[name] for name in ("data", "indices", "indptr"))
         n_values = max(data.size, indices.size)
         stored = data.n_bytes + indices.n_bytes + ends.n_bytes
         # Copies of the indices as another type, and of the values and row ends while they are checked.
@@ -192,9 +209,9 @@ class NpzFile(WholeSource):
         self.where = str(path)
         self.name = path.name
         self._archive = archive = Archive(path)
-        names = list(archive.members)
-        self._target = target if target in archive.members else None
-        self._key = "X" if "X" in archive.members else names[0] if len(names) == 1 and not only_x else None
+        names = archive.names
+        self._target = target if target in archive else None
+        self._key = "X" if "X" in archive else names[0] if len(names) == 1 and not only_x else None
         self._is_sparse = archive.is_sparse and not only_x
         if self._is_sparse:
             self._target = None
@@ -203,7 +220,7 @@ class NpzFile(WholeSource):
         if self._key is None:
             found = ", ".join(name[:40] for name in names[:10])
             raise DataError(f"{path}: has the arrays {found}; name the observations X")
-        header = archive.members[self._key].header
+        header = archive[self._key].header
         check_array(f"{path}: {self._key}", header.shape, header.dtype, channels=channels)
         self.row_shape = header.shape[1:]
 
@@ -211,12 +228,12 @@ class NpzFile(WholeSource):
         archive = self._archive
         if self._is_sparse or self._key is None:
             return Block(archive.read_sparse(("csr", "csc")))
-        member = archive.members[self._key]
+        member = archive[self._key]
         header, dtype = member.header, float_dtype(member.header.dtype)
         # A matrix that is stored by columns is copied into rows.
         needed = member.size * dtype.itemsize * (2 if header.fortran_order else 1)
         if self._target is not None:
-            target = archive.members[self._target]
+            target = archive[self._target]
             needed += target.n_bytes + 16 * target.size
         archive.check_memory(needed)
         rows = archive.read(self._key, dtype).reshape(header.shape[0], math.prod(self.row_shape))
