@@ -204,3 +204,10 @@ def test__convergence_problem__points_of_early_files__do_not_count():
     early = [record(10, discrete=-50.0, training=None), record(20, training=None)]
     assert problem(*early, held_out=True) is None
     assert problem(*early, record(30, training=-90.0), held_out=True) is None
+
+
+def test__convergence_problem__empty_codes__say_so():
+    found = problem(record(features_used=0, n_active=0.01, kl=0.5))
+    assert found is not None
+    assert "codes are empty" in found
+    assert "likelihood" in found

@@ -115,6 +115,8 @@ def _collapse(record: Record) -> str | None:
             f"the KL is {record.kl:.2g} nats: the posterior equals the prior and carries no information about the "
             f"data; {remedy}"
         )
+    if record.features_used == 0:
+        return f"the codes are empty and carry no information about the data; {remedy}"
     if _is_constant(record):
         return f"the posteriors of different rows are the same and carry no information about the data; {remedy}"
     return None
