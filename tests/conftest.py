@@ -1,5 +1,7 @@
 """Fixtures, and runtime checks of the shapes that the model's signatures promise."""
 
+import signal
+
 from jaxtyping import config, install_import_hook
 
 # Before anything is imported from these packages: their jaxtyping annotations are checked at every call.
@@ -16,6 +18,13 @@ from sdlgm.train import Trainer  # noqa: E402
 
 SMALL = {"n_components": 16, "max_active": 5, "hidden": (32,), "gate_hidden": (8,), "max_iter": 60, "batch_size": 50}
 CHECKED_STEPS = 5
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interrupts():
+    """Let SIGINT interrupt, in this process and in those that it starts, even if the tests run in the background."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
