@@ -23,7 +23,7 @@ help:
 	@echo "make codes-picture  the picture of README.md (trains a model of MNIST)"
 	@echo "make wheel      dist/*.whl"
 	@echo "make fuzz       changed files for every reader, FUZZ_SECONDS=20 each"
-	@echo "make robustness  kills, changed files, budgets and memory, into docs/results (an hour)"
+	@echo "make robustness  kills, changed files, budgets and memory, into docs/results (20 minutes)"
 	@echo "make audit      known vulnerabilities of the pinned dependencies"
 	@echo "make clean      remove the environment and all build products"
 

@@ -69,7 +69,7 @@ def memory(_n: int, _seed: int) -> Any:
             with tempfile.TemporaryDirectory() as folder:
                 path = bomb.make(Path(folder))
                 measured = measure(bomb, path)
-                n_bytes = sum(part.stat().st_size for part in (path, *path.rglob("*")) if part.is_file())
+                n_bytes = sum(part.stat().st_size for part in Path(folder).rglob("*") if part.is_file())
             message = None if measured.error is None else measured.error.replace(f"{folder}/", "")
             found = {**asdict(measured), "error": message}
             rows.append({"kind": kind, "file": name, "reader": bomb.reader, "file_bytes": n_bytes, **found})

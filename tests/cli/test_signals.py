@@ -103,6 +103,7 @@ def is_ours(process: int, folder: Path) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test__sigterm__reproduction__ends_its_runs_too(tmp_path):
     script = tmp_path / "run.py"
     script.write_text("from reproduction.__main__ import app\nif __name__ == '__main__':\n    app()\n")

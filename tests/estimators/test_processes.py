@@ -49,6 +49,7 @@ def test__spawned_process__fitted_models_as_arguments__answers_as_here(models):
             np.testing.assert_array_equal(there, answer(model))
 
 
+@pytest.mark.slow
 def test__joblib__fitted_models_as_arguments__answers_as_here(models):
     answers = joblib.Parallel(n_jobs=2, backend="loky")(joblib.delayed(answer)(model) for model in models)
     for model, there in zip(models, answers, strict=True):

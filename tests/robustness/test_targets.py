@@ -18,7 +18,7 @@ def changes(draw):
 
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.filterwarnings("ignore")  # numpy warns of extreme numbers
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(change=changes())
 def test__changed_file__is_read_or_is_a_named_error(name, change):
     target = TARGETS[name]
