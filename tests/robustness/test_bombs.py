@@ -12,6 +12,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the peak of the
 LIMIT = 2**31
 # Memory of a reader whatever the file, such as modules that it imports.
 SLACK = 2**25
+# Honest files that are read by every run of the tests: two processes each take seconds to start.
+QUICK = ("npz", "parquet", "codes_part")
 
 
 def test__readers__bombs__are_named_errors_in_little_memory(tmp_path):
@@ -27,7 +29,9 @@ def test__readers__bombs__are_named_errors_in_little_memory(tmp_path):
     assert {name: file for name, file in measured.items() if not file.is_named or file.peak_bytes >= LIMIT} == {}
 
 
-@pytest.mark.parametrize("name", HONEST)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in HONEST]
+)
 def test__reader__honest_file__takes_no_more_than_it_estimates(name, tmp_path):
     """With the memory that the file really takes as the limit, it is refused: the estimate is not below it."""
     file = [(HONEST[name].reader, HONEST[name].make(tmp_path))]

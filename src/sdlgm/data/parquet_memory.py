@@ -85,13 +85,15 @@ def _metadata(path: Path) -> "parquet.FileMetaData":
 
 def _check_footer(path: Path, footer: bytes, file_bytes: int) -> None:
     """Raise if a footer takes too much memory."""
-    needed = _FOOTER_RATIO * len(footer)
-    if needed > allowed_memory(file_bytes):  # rare, so that the slow way is taken here only
+    needed, most = _FOOTER_RATIO * len(footer), allowed_memory(file_bytes)
+    if needed > most:  # rare, so that the slow way is taken here only
         try:
-            n_columns, n_chunks = list_lengths(footer, _ROW_GROUPS, _CHUNKS)
+            for n_columns, n_chunks in list_lengths(footer, _ROW_GROUPS, _CHUNKS):
+                needed = _COLUMN_MEMORY * n_columns + _CHUNK_MEMORY * n_chunks + _COUNTED_RATIO * len(footer)
+                if needed > most:
+                    break
         except (IndexError, ValueError) as error:
             raise DataError(f"{path}: cannot be read as parquet (its footer is damaged); write it again") from error
-        needed = _COLUMN_MEMORY * n_columns + _CHUNK_MEMORY * n_chunks + _COUNTED_RATIO * len(footer)
     check_memory(path, needed, file_bytes, "write fewer columns or row groups in a file")
 
 

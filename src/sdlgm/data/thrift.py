@@ -38,8 +38,8 @@ def read_struct(content: bytes, start: int = 0) -> tuple[dict[int, Any], int]:
     return fields, reader.place
 
 
-def list_lengths(content: bytes, outer: int, inner: int) -> tuple[int, int]:
-    """Count the items of two lists of a structure: of ``outer`` structures, and of the lists ``inner`` in all of them.
+def list_lengths(content: bytes, outer: int, inner: int) -> Iterator[tuple[int, int]]:
+    """Count the items of the lists of a structure, of which one has structures with a list of their own.
 
     Parameters
     ----------
@@ -48,14 +48,15 @@ def list_lengths(content: bytes, outer: int, inner: int) -> tuple[int, int]:
     outer, inner : int
         Ids of the list of structures, and of the list in each.
 
-    Returns
-    -------
+    Yields
+    ------
     n_others, n_inner : int
-        Items of all other lists of the structure, and those of the inner lists.
+        Items so far: of all other lists of the structure, and of the inner lists.
 
     """
     reader = _Reader(content, 0)
     n_others = n_inner = 0
+    yield n_others, n_inner
     for field, kind in reader.fields():
         if kind != _LIST:
             reader.read_value(kind, 0)
@@ -63,6 +64,7 @@ def list_lengths(content: bytes, outer: int, inner: int) -> tuple[int, int]:
         n_items, item = reader.read_list_header()
         if field != outer or item != _STRUCT:
             n_others += n_items
+            yield n_others, n_inner
             reader.skip_values(n_items, (item,), 0)
             continue
         for _ in range(n_items):
@@ -70,10 +72,10 @@ def list_lengths(content: bytes, outer: int, inner: int) -> tuple[int, int]:
                 if part == inner and part_kind == _LIST:
                     n_parts, part_item = reader.read_list_header()
                     n_inner += n_parts
+                    yield n_others, n_inner
                     reader.skip_values(n_parts, (part_item,), 1)
                 else:
                     reader.read_value(part_kind, 1)
-    return n_others, n_inner
 
 
 class _Reader:

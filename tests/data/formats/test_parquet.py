@@ -89,7 +89,7 @@ def test__parquet__footer_with_many_columns__is_counted(tmp_path, monkeypatch):
         content = file.read()
     footer = content[-8 - int.from_bytes(content[-8:-4], "little") : -8]
     # The other lists are the schema, its root included, the metadata of the file and the orders of the columns.
-    n_others, n_chunks = list_lengths(footer, 4, 1)
+    *_, (n_others, n_chunks) = list_lengths(footer, 4, 1)
     assert n_chunks == 100
     assert 51 <= n_others <= 110
     monkeypatch.setattr(parquet_memory, "_FOOTER_RATIO", 2**40)
