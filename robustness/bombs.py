@@ -32,14 +32,16 @@ MODEL = Path(__file__).resolve().parents[1] / "tests/golden/gaussian-1.sdlgm"
 # Readers.
 
 
-def _read_rows(path: Path) -> None:
+def read_rows(path: Path) -> None:
+    """Read rows a part at a time."""
     rows = open_rows(path)
     assert rows is not None
     for part in rows.parts:
         rows.read(part)
 
 
-def _read_batches(path: Path) -> None:
+def read_batches(path: Path) -> None:
+    """Read rows in batches."""
     for _ in open_batches(str(path)):
         pass
 
@@ -75,8 +77,8 @@ READERS: dict[str, Callable[[Path], object]] = {
     "load_data": lambda path: load_data(str(path)),
     "load_data_label": lambda path: load_data(str(path), label_column="label"),
     "table": lambda path: load_data(str(path)).table,
-    "open_rows": _read_rows,
-    "open_batches": _read_batches,
+    "open_rows": read_rows,
+    "open_batches": read_batches,
     "read_codes": read_codes,
     "read_counted": read_counted,
     "read_labelled": lambda path: read_labelled(path, ["label"]),

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 
+from robustness.bombs import read_batches, read_rows
 from robustness.model_targets import MODEL_TARGETS
 from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter, SDLGMError, load
-from sdlgm.data import CodedParts, load_data, open_batches, open_rows, read_codes, read_counted, read_labelled
+from sdlgm.data import CodedParts, load_data, open_rows, read_codes, read_counted, read_labelled
 from sdlgm.data.code_folder import MANIFEST
 from sdlgm.errors import DataError
 
@@ -88,18 +89,6 @@ def _read_and_use(path: Path) -> None:
         model.predict(X)
 
 
-def _open_and_read(path: Path) -> None:
-    rows = open_rows(path)
-    assert rows is not None
-    for part in rows.parts:
-        rows.read(part)
-
-
-def _read_batches(path: Path) -> None:
-    for _ in open_batches(str(path)):
-        pass
-
-
 def _manifest(path: Path) -> None:
     np.save(path.parent / "rows.npy", X)
     rows = open_rows(path.parent / "rows.npy")
@@ -156,7 +145,7 @@ def _parquet_lists(path: Path) -> None:
 
 def _read_lists(path: Path) -> None:
     """Read a file with lists, which is refused, and go on to the other entries if it is not."""
-    for read in (_open_and_read, _read_batches, lambda path: load_data(str(path))):
+    for read in (read_rows, read_batches, lambda path: load_data(str(path))):
         with contextlib.suppress(DataError):
             read(path)
 
@@ -213,13 +202,13 @@ TARGETS = {
     ),
     "npy": Target(".npy", lambda path: np.save(path, X), lambda path: load_data(str(path))),
     "npz": Target(".npz", lambda path: np.savez(path, X=X, counts=np.ones((12, 2))), read_counted),
-    "rows": Target(".npy", lambda path: np.save(path, X), _open_and_read),
-    "parquet": Target(".parquet", _parquet, _open_and_read),
+    "rows": Target(".npy", lambda path: np.save(path, X), read_rows),
+    "parquet": Target(".parquet", _parquet, read_rows),
     "parquet_whole": Target(".parquet", _parquet, lambda path: load_data(str(path))),
-    "parquet_batches": Target(".parquet", _parquet, _read_batches),
-    "npy_batches": Target(".npy", lambda path: np.save(path, np.asfortranarray(X)), _read_batches),
-    "npz_sparse": Target(".npz", lambda path: sp.save_npz(path, sp.csr_matrix(X)), _read_batches),
-    "csv_batches": Target(".csv", _text("a,b\n1,2\n3,4.5\n"), _read_batches),
+    "parquet_batches": Target(".parquet", _parquet, read_batches),
+    "npy_batches": Target(".npy", lambda path: np.save(path, np.asfortranarray(X)), read_batches),
+    "npz_sparse": Target(".npz", lambda path: sp.save_npz(path, sp.csr_matrix(X)), read_batches),
+    "csv_batches": Target(".csv", _text("a,b\n1,2\n3,4.5\n"), read_batches),
     "csv": Target(".csv", _text("a,b,wet\n1,2,0\n3,4,1\n"), lambda path: read_labelled(path, ["wet"])),
     "idx": Target("-idx2-ubyte", _idx, lambda path: load_data(str(path))),
     "arff": Target(".arff", _text(f"{ARFF}{DENSE}"), _arff),
