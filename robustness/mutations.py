@@ -39,6 +39,7 @@ class Mutations:
     target: str
     tried: int
     read: int
+    """Files without an error; of targets that do several things with a file, those without an error of another kind."""
     named_errors: int
     """Files that were refused by an error of sdlgm."""
     unnamed: int

@@ -64,6 +64,10 @@ def _mutations(rows: Sequence[Result]) -> list[str]:
         *heading("reader", "changed files", "read", "refused by a named error", "other errors"),
         *(line(row["target"], *(f"{row[name]:,}" for name in names)) for row in rows),
         line("all", *(f"{total[name]:,}" for name in names)),
+        "",
+        "The readers `parquet_lists`, `sparse_...`, `settings_...` and `weights_...` do several things with a file. "
+        'They go on after an error of sdlgm, and skip settings that are no JSON, so that they count every file as "read" '
+        "that causes no other error.",
     ]
 
 
