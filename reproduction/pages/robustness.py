@@ -66,8 +66,8 @@ def _mutations(rows: Sequence[Result]) -> list[str]:
         line("all", *(f"{total[name]:,}" for name in names)),
         "",
         "The readers `parquet_lists`, `sparse_...`, `settings_...` and `weights_...` do several things with a file. "
-        'They go on after an error of sdlgm, and skip settings that are no JSON, so that they count every file as "read" '
-        "that causes no other error.",
+        "They go on after an error of sdlgm, and skip settings that are no JSON, so that they count every file as "
+        '"read" that causes no other error.',
     ]
 
 
