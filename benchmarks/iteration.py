@@ -50,7 +50,7 @@ def contestants() -> dict[str, Callable[[], object]]:
         "gumbel_softmax_relu": GumbelSoftmaxVAE("relu", normalize_logits=False),
         "gumbel_softmax_silu": GumbelSoftmaxVAE("silu", normalize_logits=True),
         "naive": PlainSDLGM(),
-        "paper": trainer_of(PAPER),
+        "paper": trainer_of(dict(PAPER)),
         "default": trainer_of({}),
         "ReinMax, gate network on x": trainer_of({"share_layers": False, "gate_hidden": (256, 64)}),
         "chain posterior": trainer_of({"posterior": "chain", "learn_prior": True}),

@@ -8,6 +8,7 @@ It is built on the public API of `sdlgm` (``sdlgm``, ``sdlgm.data``, ``sdlgm.err
 - ``sdlgm._signals``: SIGTERM as an exception
 - ``sdlgm._tensorfile``: read the iteration of a checkpoint
 - ``sdlgm.estimators._compat``: constraints of parameters
+- ``sdlgm.estimators._migrations``: parameters that were added since a version
 - ``sdlgm.estimators._thresholds``: thresholds and F1 scores of multi-label predictions
 - ``sdlgm.gradients``: the gradient estimators
 - ``sdlgm.model.codes``: the distributions over codes, and the contract that those of the baselines fulfil
@@ -18,6 +19,6 @@ It is built on the public API of `sdlgm` (``sdlgm``, ``sdlgm.data``, ``sdlgm.err
 - ``sdlgm.report.figures``: pictures of a fitted model, and their colours
 
 All of them but ``_files``, ``_signals`` and ``report.figures`` are imported by `reproduction.internals` alone. The
-baselines and the regression peers also override ``_module_class``, ``_check_settings`` and ``_parameter_constraints``
-of an estimator, and read its ``_fitted`` model.
+baselines and the regression peers also override ``_module_class``, ``_check_settings``, ``_publish_prior`` and
+``_parameter_constraints`` of an estimator and ``_new_prior`` of its module, and read its ``_fitted`` model.
 """

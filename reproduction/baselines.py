@@ -4,6 +4,7 @@ They are SDLGMs with another code and another prior. Data, networks, training an
 a table.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,10 @@ from reproduction.internals import (
     N_DRAWS,
     WHOLE_BATCH,
     Chain,
+    ChainPrior,
+    ChainUnderChain,
     CodeDistribution,
+    DenseCoupling,
     EncoderOptions,
     GradientRule,
     IndependentVariables,
@@ -68,6 +72,10 @@ class LatentVector(PresenceCodes["LatentVector"], IndependentVariables["LatentVe
     def mode(self) -> Int[Tensor, "batch K"]:
         return self.counts(F.one_hot(self.logits.argmax(-1), self.logits.shape[-1])).cpu()
 
+    def conditional_log_probs(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "*batch V W"]:
+        """Return the log-probabilities of each variable, which do not depend on the others."""
+        return self.log_probs
+
     def log_ratio(self, symbols: Float[Tensor, "S batch V W"], prior: "LatentVector") -> Float[Tensor, "S batch"]:
         return prior.log_prob_of(symbols) - self.log_prob_of(symbols)
 
@@ -99,7 +107,27 @@ class CoupledBernoulli(Chain[LatentVector]):
 
 
 @dataclass(frozen=True)
-class CoupledCategorical(PresenceCodes[LatentVector]):
+class CategoricalChain:
+    """Categorical variables, each conditioned on the variables before it through a hidden layer: a chain prior."""
+
+    bias: Float[Tensor, "V W"]
+    reads: Float[Tensor, "V W H"]
+    writes: Float[Tensor, "V W H"]
+    start: Float[Tensor, " H"]
+
+    def conditional_log_probs(self, counts: Float[Tensor, "*codes K"]) -> Float[Tensor, "*codes V W"]:
+        """Return the log-probabilities of each variable given the variables before it."""
+        written = torch.einsum("...vw,vwh->...vh", counts.unflatten(-1, self.bias.shape), self.writes)
+        units = torch.relu(self.start + written.cumsum(-2) - written)
+        return (self.bias + torch.einsum("...vh,vwh->...vw", units, self.reads)).log_softmax(-1)
+
+    def log_prob_of(self, symbols: Float[Tensor, "*codes V W"]) -> Float[Tensor, "*codes"]:
+        """Return the log-probability of drawn symbols."""
+        return (symbols * self.conditional_log_probs(symbols.flatten(-2))).sum((-1, -2))
+
+
+@dataclass(frozen=True)
+class CoupledCategorical(PresenceCodes[Any]):
     """Categorical variables, each conditioned on the variables before it through one matrix for all observations."""
 
     logits: Float[Tensor, "batch V W"]
@@ -167,7 +195,9 @@ class CoupledCategorical(PresenceCodes[LatentVector]):
     def log_prob_of(self, symbols: Float[Tensor, "S batch V W"]) -> Float[Tensor, "S batch"]:
         return (symbols * self.conditional_log_probs(self.counts(symbols))).flatten(2).sum(-1)
 
-    def log_ratio(self, symbols: Float[Tensor, "S batch V W"], prior: LatentVector) -> Float[Tensor, "S batch"]:
+    def log_ratio(
+        self, symbols: Float[Tensor, "S batch V W"], prior: LatentVector | CategoricalChain
+    ) -> Float[Tensor, "S batch"]:
         return prior.log_prob_of(symbols) - self.log_prob_of(symbols)
 
     def mode(self) -> Int[Tensor, "batch K"]:
@@ -178,21 +208,24 @@ class CoupledCategorical(PresenceCodes[LatentVector]):
 
         return self.counts(self._sequentially(1, draw))[0].long().cpu()
 
-    def cost(self, counts: Float[Tensor, "S batch K"], prior: LatentVector) -> Float[Tensor, "S batch"]:
+    def cost(
+        self, counts: Float[Tensor, "S batch K"], prior: LatentVector | CategoricalChain
+    ) -> Float[Tensor, "S batch"]:
         log_probs = self.conditional_log_probs(counts)
-        return (log_probs.exp() * (log_probs - prior.log_probs)).flatten(2).sum(-1)
+        return (log_probs.exp() * (log_probs - prior.conditional_log_probs(counts))).flatten(2).sum(-1)
 
     @cached_property
     def _fixed_draws(self) -> Float[Tensor, "S batch K"]:
         return self.sample(N_DRAWS, Noise.seeded(0, self.logits.device))
 
-    def kl(self, prior: LatentVector, kl: KL) -> Float[Tensor, " batch"]:
+    def kl(self, prior: LatentVector | CategoricalChain, kl: KL) -> Float[Tensor, " batch"]:
         return self.cost(self._fixed_draws, prior).mean(0)
 
-    def prior_terms(self, prior: LatentVector, kl: KL) -> PriorTerms:
-        probs = self.conditional_log_probs(self._fixed_draws).exp()
+    def prior_terms(self, prior: LatentVector | CategoricalChain, kl: KL) -> PriorTerms:
+        drawn = self._fixed_draws
+        probs = self.conditional_log_probs(drawn).exp()
         entropy = torch.special.entr(probs).flatten(2).sum(-1).mean(0)
-        cross = (probs * prior.log_probs).flatten(2).sum(-1).mean(0)
+        cross = (probs * prior.conditional_log_probs(drawn)).flatten(2).sum(-1).mean(0)
         zero = torch.zeros_like(entropy)
         return PriorTerms(zero, cross, zero, entropy)
 
@@ -223,6 +256,20 @@ class LatentVectorPrior(nn.Module):
 
     def forward(self) -> LatentVector:
         return LatentVector(self.logits, self.latent)
+
+
+class CategoricalChainPrior(nn.Module):
+    """The `ChainPrior` of categorical variables, with a hidden layer. At first all symbols are equally probable."""
+
+    def __init__(self, n_variables: int, n_symbols: int, n_units: int):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(n_variables, n_symbols))
+        self.reads = nn.Parameter(torch.zeros(n_variables, n_symbols, n_units))
+        self.writes = nn.Parameter(torch.randn(n_variables, n_symbols, n_units) / math.sqrt(n_units))
+        self.start = nn.Parameter(torch.zeros(n_units))
+
+    def forward(self) -> CategoricalChain:
+        return CategoricalChain(self.bias, self.reads, self.writes, self.start)
 
 
 class LatentVectorPosterior(PosteriorNetwork):
@@ -260,6 +307,7 @@ class CoupledBernoulliPosterior(LatentVectorPosterior):
 
     kind = "chain"
     latent = "bernoulli"
+    draws_sets = True
 
     def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
         super().__init__(n_inputs, n_features, n_slots, options)
@@ -269,8 +317,9 @@ class CoupledBernoulliPosterior(LatentVectorPosterior):
     def n_logits(self) -> int:
         return self.n_features
 
-    def forward(self, x: Float[Tensor, "batch D"], shard: Shard = WHOLE_BATCH) -> CoupledBernoulli:
-        return CoupledBernoulli(self.encoder(x, shard), torch.triu(self.coupling, 1), self.n_slots)
+    def forward(self, x: Float[Tensor, "batch D"], shard: Shard = WHOLE_BATCH) -> Chain:
+        family = ChainUnderChain if self.chain_prior else CoupledBernoulli
+        return family(self.encoder(x, shard), DenseCoupling(torch.triu(self.coupling, 1)), self.n_slots)
 
 
 class CoupledCategoricalPosterior(LatentVectorPosterior):
@@ -278,6 +327,7 @@ class CoupledCategoricalPosterior(LatentVectorPosterior):
 
     kind = "chain"
     latent = "categorical"
+    draws_sets = True
     later: Tensor
 
     def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
@@ -304,21 +354,30 @@ class DiscreteVAEModule(SDLGMModule):
 
     posteriors = POSTERIORS
 
-    def __init__(self, config: ModelConfig):
-        super().__init__(config)
+    prior: LatentVectorPrior | ChainPrior | CategoricalChainPrior  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @staticmethod
+    def _new_prior(config: ModelConfig) -> Any:
         latent = POSTERIORS[config.posterior].latent
         n_symbols = 2 if latent == "bernoulli" else config.n_features // config.n_slots
-        self.prior: LatentVectorPrior = LatentVectorPrior(  # pyright: ignore[reportIncompatibleVariableOverride]
-            config.n_slots, n_symbols, latent, gate_prior=config.gate_prior, learn=config.learn_prior
-        )
+        if config.prior == "slots":
+            return LatentVectorPrior(
+                config.n_slots, n_symbols, latent, gate_prior=config.gate_prior, learn=config.learn_prior
+            )
+        if latent == "bernoulli":
+            return SDLGMModule._new_prior(config)
+        return CategoricalChainPrior(config.n_slots, n_symbols, config.n_prior_units)
 
     def log_prior(self, counts: Float[Tensor, "batch K"]) -> Float[Tensor, " batch"]:
+        prior = self.prior()
+        if isinstance(prior, Chain):
+            return prior.log_prob(counts)
         posterior = POSTERIORS[self.config.posterior]
         if posterior.latent == "bernoulli":
             symbols = torch.stack([1 - counts, counts], dim=-1)
         else:
             symbols = counts.unflatten(-1, (self.config.n_slots, -1))
-        return self.prior().log_prob_of(symbols.unsqueeze(0))[0]
+        return prior.log_prob_of(symbols.unsqueeze(0))[0]
 
 
 class DiscreteVAE(SDLGM):
@@ -337,6 +396,8 @@ class DiscreteVAE(SDLGM):
         ``n_components / max_active`` symbols each.
     gate_prior : float
         The initial probability that a Bernoulli variable is 1.
+    prior : {"slots", "chain"}
+        Independent variables, or a chain with the hidden layer of the SDLGM's for coupled variables.
     **params
         Further parameters of `SDLGM`.
 
@@ -352,8 +413,14 @@ class DiscreteVAE(SDLGM):
         latent = POSTERIORS[str(self.posterior)].latent
         if latent == "bernoulli" and self.max_active != self.n_components:
             raise ValueError(f"max_active must be n_components, {self.n_components}, for Bernoulli variables")
+        if self.prior == "chain" and latent == "categorical" and self.prior_hidden is None:
+            raise ValueError("the chain prior of categorical variables has a hidden layer; set prior_hidden")
         if self.n_components % self.max_active:
             raise ValueError(f"n_components={self.n_components} is not a multiple of max_active={self.max_active}")
+
+    def _publish_prior(self, module: SDLGMModule) -> None:
+        if self.prior == "slots":
+            super()._publish_prior(module)
 
     def save(self, path: Any) -> None:
         raise NotImplementedError("baselines cannot be saved to a file")

@@ -18,6 +18,7 @@ from reproduction.baselines import CoupledBernoulli, CoupledCategorical, LatentV
 from reproduction.internals import (
     GRADIENTS,
     ChainDistribution,
+    DenseCoupling,
     GradientEstimator,
     Kind,
     Noise,
@@ -83,10 +84,10 @@ def _families() -> dict[str, Family]:
         return OrderedDistribution(lengths, features.unflatten(-1, (N_SLOTS, N_FEATURES)))
 
     def chain(logits: Tensor, coupling: Tensor) -> ChainDistribution:
-        return ChainDistribution(logits, torch.triu(coupling, 1), N_SLOTS)
+        return ChainDistribution(logits, DenseCoupling(torch.triu(coupling, 1)), N_SLOTS)
 
     def coupled_bernoulli(logits: Tensor, coupling: Tensor) -> CoupledBernoulli:
-        return CoupledBernoulli(logits, torch.triu(coupling, 1), N_FEATURES)
+        return CoupledBernoulli(logits, DenseCoupling(torch.triu(coupling, 1)), N_FEATURES)
 
     def coupled_categorical(logits: Tensor, coupling: Tensor) -> CoupledCategorical:
         variable = torch.arange(N_SLOTS).repeat_interleave(N_FEATURES)

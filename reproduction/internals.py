@@ -4,16 +4,19 @@ from pathlib import Path
 
 from sdlgm import _tensorfile
 from sdlgm.estimators._compat import StrOptions
+from sdlgm.estimators._migrations import added_since
 from sdlgm.estimators._thresholds import GRID as THRESHOLDS
 from sdlgm.estimators._thresholds import POWERS, best_threshold, best_thresholds, f1, labels_at, out_of_fold
 from sdlgm.gradients import GRADIENTS, GradientEstimator
 from sdlgm.model.codes import ChainDistribution, OrderedDistribution, SlotDistribution, SubsetDistribution
 from sdlgm.model.codes.base import KL, CodeDistribution, GradientRule, PresenceCodes, PriorTerms, Temperatures
 from sdlgm.model.codes.chain import Chain
+from sdlgm.model.codes.coupling import DenseCoupling
 from sdlgm.model.codes.independent import IndependentVariables
-from sdlgm.model.codes.priors import log_odds
+from sdlgm.model.codes.priors import ChainPrior, log_odds
 from sdlgm.model.codes.subset import N_DRAWS
 from sdlgm.model.codes.surrogate import symbols_with_gradient
+from sdlgm.model.codes.under_chain import ChainUnderChain
 from sdlgm.model.gradient import Kind
 from sdlgm.model.modules import Batch, CountModule, ModelConfig, Objective, SDLGMModule, Step, Watched
 from sdlgm.model.modules.counting import spaced_rows
@@ -33,9 +36,12 @@ __all__ = [
     "Batch",
     "Chain",
     "ChainDistribution",
+    "ChainPrior",
+    "ChainUnderChain",
     "CodeDistribution",
     "CountConfig",
     "CountModule",
+    "DenseCoupling",
     "EncoderOptions",
     "FlatEncoder",
     "GradientEstimator",
@@ -58,6 +64,7 @@ __all__ = [
     "SubsetDistribution",
     "Temperatures",
     "Watched",
+    "added_since",
     "best_threshold",
     "best_thresholds",
     "checkpoint_iteration",

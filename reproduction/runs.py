@@ -209,9 +209,9 @@ def _work_and_keep(work: Callable[[Run, Path], dict[str, Any]], run: Run, folder
     write_text(path, json.dumps(run | work(run, path.parent), allow_nan=False))
 
 
-def versioned(settings: Any) -> str:
-    """Return the version of `sdlgm` with a checksum of the settings, to tell runs with other settings apart."""
-    return f"{__version__}-{zlib.crc32(json.dumps(settings, sort_keys=True).encode()):08x}"
+def versioned(settings: Any, version: str = __version__) -> str:
+    """Return a version of `sdlgm` with a checksum of the settings, to tell runs with other settings apart."""
+    return f"{version}-{zlib.crc32(json.dumps(settings, sort_keys=True).encode()):08x}"
 
 
 def name_of(run: Run) -> str:

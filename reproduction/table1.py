@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from reproduction.baselines import DiscreteVAE
-from reproduction.internals import KL, Noise, SDLGMModule, checkpoint_iteration
+from reproduction.internals import KL, Noise, SDLGMModule, added_since, checkpoint_iteration
 from reproduction.provenance import code_hash, publish, versions
 from reproduction.runs import Run, name_of, report, run_all, versioned
-from sdlgm import SDLGM
+from sdlgm import PAPER, SDLGM, __version__
 from sdlgm._files import write_text
 from sdlgm.data import load_data
 from sdlgm.report.figures import dense
@@ -28,22 +28,8 @@ SDLGM_SEEDS, BASELINE_SEEDS = 10, 3
 OF_THE_MACHINE = ("devices", "num_nodes", "strategy")
 """Settings that do not change the result of a run."""
 
-# The setting of the paper: all parameters of SDLGM whose default differs from it.
-PAPER: dict[str, Any] = {
-    "posterior": "shared",
-    "gradient": "gumbel_softmax",
-    "kl": "paper",
-    "gate_prior": 0.5,
-    "learn_prior": False,
-    "learn_temperature": True,
-    "activation": "relu",
-    "normalize_logits": False,
-    "share_layers": False,
-    "gate_hidden": (256, 64),
-    "kl_warmup": 0.0,
-    "learning_rate": 1e-3,
-    "lr_decay": 0.0,
-}
+# Of 64, 200 and 512 hidden units, and none with rank 32, 512 have the best validation bound (single runs).
+CHAIN_PRIOR: dict[str, Any] = {"prior": "chain", "prior_hidden": 512}
 # The final temperature of Gumbel-Softmax and related estimators, as in Jang, Gu and Poole.
 ANNEALED = {"final_temperature": 0.5}
 
@@ -119,6 +105,12 @@ def _rows() -> dict[str, Row]:
     rows.append(Row("reinmax_few", "bernoulli", "ReinMax, a tenth on at first", None, few))
     title = "ReinMax, coupled posterior, a tenth on at first"
     rows.append(Row("reinmax_coupled_few", "bernoulli", title, None, {"posterior": "coupled_bernoulli", **few}))
+    title = "ReinMax, coupled posterior and chain prior"
+    options = {"posterior": "coupled_categorical", **CHAIN_PRIOR}
+    rows.append(Row("reinmax_coupled_chain_prior", "categorical", title, None, options))
+    title = "ReinMax, coupled posterior and chain prior, a tenth on at first"
+    options = {"posterior": "coupled_bernoulli", **CHAIN_PRIOR, **few}
+    rows.append(Row("reinmax_coupled_few_chain_prior", "bernoulli", title, None, options))
     rows += [
         Row("sdlgm_paper", "slots", "SDLGM, the paper's setting", 99.05, PAPER),
         Row(
@@ -166,6 +158,7 @@ def _rows() -> dict[str, Row]:
             {"posterior": "chain", "gradient": "leave_one_out"},
         ),
         Row("sdlgm_chain", "slots", "SDLGM, chain posterior", None, {"posterior": "chain"}),
+        Row("sdlgm_chain_prior", "slots", "SDLGM, chain posterior and chain prior", None, CHAIN_PRIOR),
     ]
     return {row.name: row for row in rows}
 
@@ -176,10 +169,12 @@ PROTOCOL = {
     "binarisation": "dynamic: a fresh Bernoulli draw of the grey levels every time an image is seen, for all rows",
     "networks": "encoder 512-384-256, decoder 256-384-512, K = 200; sdlgm_paper has the paper's gate network 256-64 on "
     "the image, sdlgm_relaxed... and sdlgm_shared one of 64 on the encoder's last hidden layer, the chains "
-    "and the coupled baselines a 200 x 200 matrix, sdlgm_ordered queries and keys of 32 numbers, the score function a "
-    "network of 100 for its own baseline; the others nothing beside the encoder",
+    "and the coupled baselines a 200 x 200 matrix, those with a chain prior 512 hidden units in the prior, "
+    "sdlgm_ordered queries and keys of 32 numbers, the score function a network of 100 "
+    "for its own baseline; the others nothing beside the encoder",
     "recipe": "the defaults of SDLGM for all rows but sdlgm_paper: Adam, schedules of learning rate and KL weight, "
-    "SiLU, normalised logits, a prior that is learned after the KL warm-up; estimators with a temperature "
+    "SiLU, normalised logits, a prior that is learned after the KL warm-up, of independent slots or variables but for "
+    "the rows with a chain prior; estimators with a temperature "
     "(but sdlgm_relaxed..., where it is learned) are led from 1 to 0.5; sdlgm_paper is the paper's setting, with "
     "inputs centred and the decoder started at the mean image, which the paper does not mention",
     "seeds": "as many as the table says; the whole table has 10 for each SDLGM and 3 for each baseline",
@@ -188,8 +183,9 @@ PROTOCOL = {
     "100 training images, with the parameters of that iteration; relaxed and discrete on the same images",
     "choice of the recipe": "learning rate, its schedule and the learned prior were chosen with the SDLGM and the "
     "categorical baseline, and with the chain how many features are on at first, in some hours of short runs on the "
-    "validation images; no system has options of its own but for what its "
-    "title says, so an estimator with more noise may have done better with a smaller learning rate",
+    "validation images; the hidden layer of the chain prior was chosen with the SDLGM on the same images; no system "
+    "has options of its own but for what its title says, so an estimator with more noise may have done "
+    "better with a smaller learning rate",
     "KL": "sdlgm_paper and sdlgm_relaxed_paper are scored with the KL that they are trained with, the paper's, which "
     "is larger than the exact one; codes of chain and subset are sets, of which the decoder sees no counts, so that "
     "all counts with the same features are one code with the sum of their probabilities",
@@ -281,10 +277,19 @@ def run_of(name: str, data: str, iterations: int, seed: int) -> Run:
     }
 
 
-def run_version(estimator: SDLGM) -> str:
-    """Return a version that differs for estimators with other settings."""
-    params = estimator.get_params()
-    return versioned({key: value for key, value in params.items() if key not in OF_THE_MACHINE})
+def run_version(estimator: SDLGM, sdlgm_version: str = __version__) -> str:
+    """Return a version that differs for estimators with other settings.
+
+    With an earlier version of `sdlgm`, return the one that this version gave to the same settings: parameters that were
+    added since are left out if they have the values that describe its behaviour.
+    """
+    added = added_since("SDLGM", sdlgm_version)
+    params = {
+        key: value
+        for key, value in estimator.get_params().items()
+        if key not in OF_THE_MACHINE and not (key in added and added[key] == value)
+    }
+    return versioned(params, sdlgm_version)
 
 
 def split(images: Any) -> tuple[Any, Any]:
@@ -445,7 +450,7 @@ def table_row(row: Row, iterations: int, results: list[Run]) -> dict[str, Any]:
         "temperatures": [r["temperatures"] for r in results],
         "seconds_per_iteration": float(np.mean(seconds)) if seconds else None,
         "options": dict(row.options),
-        "version": run_version(row.estimator()),
+        "version": results[0].get("version", run_version(row.estimator())),
         "code": [r.get("code") for r in results],
     }
 
@@ -458,14 +463,15 @@ def published_runs(path: Path, data: str, iterations: int) -> dict[str, Run]:
     Raises
     ------
     ValueError
-        If the file holds a table of other data, iterations or package versions, which would be overwritten.
+        If the file holds a table of other data, iterations or package versions, which would be overwritten. The version
+        of `sdlgm` may differ: every row has its own.
 
     """
     if not path.exists():
         return {}
     table = json.loads(path.read_text(encoding="utf-8"))
-    there = (table["data"], {row["iterations"] for row in table["rows"]}, table["versions"])
-    if there != (data, {iterations}, versions()):
+    there = (table["data"], {row["iterations"] for row in table["rows"]}, table["versions"] | {"sdlgm": None})
+    if there != (data, {iterations}, versions() | {"sdlgm": None}):
         raise ValueError(
             f"{path}: holds a table of other data, another number of iterations or other package versions; "
             "choose another file, or remove this one"
@@ -474,7 +480,9 @@ def published_runs(path: Path, data: str, iterations: int) -> dict[str, Run]:
     found: dict[str, Run] = {}
     for row in table["rows"]:
         name = names.get((row["system"], row["latent"]))
-        if name is None or row.get("version") != run_version(ROWS[name].estimator()):
+        if name is None or "version" not in row:
+            continue
+        if row["version"] != run_version(ROWS[name].estimator(), row["version"].split("-")[0]):
             continue
         for i, seed in enumerate(row["seeds"]):
             run = run_of(name, data, iterations, seed)
@@ -486,6 +494,6 @@ def published_runs(path: Path, data: str, iterations: int) -> dict[str, Run]:
                 | {"evaluation": evaluation, "validation": {"discrete": -row["validation"][i]}}
                 | {"importance_weighted_100": -row["importance_weighted_100"][i]}
                 | {"seconds_per_iteration": row["seconds_per_iteration"]}
-                | {"code": row["code"][i] if "code" in row else None}
+                | {"code": row["code"][i] if "code" in row else None, "version": row["version"]}
             )
     return found

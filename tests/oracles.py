@@ -19,6 +19,7 @@ from sdlgm.gradients import GRADIENTS, Draw, GradientEstimator
 from sdlgm.gradients.base import ANY
 from sdlgm.model.codes.base import CodeDistribution, PresenceCodes, Temperatures
 from sdlgm.model.codes.chain import ChainDistribution
+from sdlgm.model.codes.coupling import DenseCoupling
 from sdlgm.model.codes.independent import IndependentVariables
 from sdlgm.model.codes.ordered import OrderedDistribution
 from sdlgm.model.codes.slots import SlotDistribution
@@ -105,7 +106,7 @@ def _subset(logits: Tensor) -> SubsetDistribution:
 
 
 def _chain(logits: Tensor, coupling: Tensor) -> ChainDistribution:
-    return ChainDistribution(logits, torch.triu(coupling, 1), L0)
+    return ChainDistribution(logits, DenseCoupling(torch.triu(coupling, 1)), L0)
 
 
 def _ordered(logits: Tensor) -> OrderedDistribution:

@@ -10,14 +10,19 @@ from reproduction.table1 import ROWS
 
 LATENTS = {"bernoulli": "200 Bernoulli", "categorical": "20 categorical of 10", "slots": "40 slots of 200"}
 COUPLED = {
-    "bernoulli": ("reinmax_few", "reinmax_coupled_few"),
-    "categorical": ("reinmax", "reinmax_coupled"),
-    "slots": ("sdlgm_subset", "sdlgm_chain"),
+    "bernoulli": ("reinmax_few", "reinmax_coupled_few", "reinmax_coupled_few_chain_prior"),
+    "categorical": ("reinmax", "reinmax_coupled", "reinmax_coupled_chain_prior"),
+    "slots": ("sdlgm_subset", "sdlgm_chain", "sdlgm_chain_prior"),
 }
-"""For each kind of code, a system without and with a coupled posterior."""
+"""For each kind of code, a system without a coupling, with a coupled posterior, and with a chain prior too."""
 
-CONTROLS = ("reinmax_coupled", "reinmax_coupled_few")
-"""Baselines with the coupled posterior of the SDLGM's chain."""
+CONTROLS = (
+    "reinmax_coupled",
+    "reinmax_coupled_few",
+    "reinmax_coupled_chain_prior",
+    "reinmax_coupled_few_chain_prior",
+)
+"""Baselines with the coupled posterior of the SDLGM's chain, and with its chain prior."""
 
 Row = Mapping[str, Any]
 
@@ -122,8 +127,8 @@ def standing(rows: list[Row]) -> list[str]:
     if coupled:
         control = best(coupled)
         text += (
-            " The chain of the SDLGM is a coupled posterior: each variable is conditioned on those before it. As a "
-            "control, the baselines get such a posterior too. The best control is "
+            " In a chain, of the posterior or the prior, each variable is conditioned on those before it. As controls, "
+            "the baselines get such posteriors and priors too. The best control is "
             f"{_named(control)}: {_compared(ours, control)}. It has no budget and "
             f"{_mean(control['mean_active']):.0f} active variables on average; the SDLGM has "
             f"{_mean(ours['mean_active']):.0f}."
@@ -131,7 +136,7 @@ def standing(rows: list[Row]) -> list[str]:
     uncoupled = [row for row in slots if "chain" not in row["system"]]
     if coupled and uncoupled:
         text += (
-            " Without a coupled posterior on either side, the best SDLGM is "
+            " Without a coupling on either side, the best SDLGM is "
             f'"{best(uncoupled)["title"]}": {_compared(best(uncoupled), baseline)}.'
         )
     return [text, ""]
@@ -154,21 +159,23 @@ def _compared(ours: Row, theirs: Row) -> str:
 
 
 def coupling(rows: list[Row]) -> list[str]:
-    """State the effect of a coupled posterior on each kind of code."""
+    """State the effect of a coupled posterior, and of a chain prior beside it, on each kind of code."""
     test = {(row["latent"], row["system"]): _mean(row["discrete"]["test"]) for row in rows}
-    worth = {
-        latent: (test[latent, without], test[latent, coupled])
-        for latent, (without, coupled) in COUPLED.items()
-        if {(latent, without), (latent, coupled)} <= set(test)
-    }
-    if not worth:
-        return []
     start = {"bernoulli": " (a tenth on at first)"}
-    changes = "; ".join(
-        f"{LATENTS[latent]}{start.get(latent, '')} {before:.1f} to {after:.1f}, {before - after:.1f} nats"
-        for latent, (before, after) in worth.items()
-    )
-    return [f"Effect of a coupled posterior on the discrete bound of the test images, all with ReinMax: {changes}.", ""]
+    lines = []
+    for step, what in enumerate(("a coupled posterior", "a chain prior beside the coupled posterior")):
+        pairs = {
+            latent: [(latent, system) for system in systems[step : step + 2]] for latent, systems in COUPLED.items()
+        }
+        changes = "; ".join(
+            f"{LATENTS[latent]}{start.get(latent, '')} {test[before]:.1f} to {test[after]:.1f}, "
+            f"{test[before] - test[after]:.1f} nats"
+            for latent, (before, after) in pairs.items()
+            if {before, after} <= set(test)
+        )
+        if changes:
+            lines += [f"Effect of {what} on the discrete bound of the test images, all with ReinMax: {changes}.", ""]
+    return lines
 
 
 def _hours(rows: list[Row]) -> float:

@@ -25,6 +25,7 @@ from sdlgm.errors import (
 
 if TYPE_CHECKING:
     from sdlgm.estimators import (
+        PAPER,
         SDLGM,
         CountEvaluation,
         Evaluation,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     )
 
 _ESTIMATORS = (
+    "PAPER",
     "SDLGM",
     "CountEvaluation",
     "Evaluation",
@@ -48,6 +50,7 @@ _ESTIMATORS = (
     "load",
 )
 __all__ = [
+    "PAPER",
     "SDLGM",
     "BudgetError",
     "CheckpointError",

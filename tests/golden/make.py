@@ -74,6 +74,10 @@ def models() -> dict[str, tuple[Any, list[Any]]]:
             SDLGM(**small, posterior=posterior).fit(continuous),
             continuous[:4].tolist(),
         )
+    of_chain = {"prior": "chain", "prior_rank": 2, "posterior_rank": 3}
+    made["sdlgm-chain-prior"] = SDLGM(**small, **of_chain).fit(binary), binary[:4].tolist()
+    of_subset = {"prior": "chain", "prior_hidden": 4, "posterior": "subset"}
+    made["sdlgm-subset-prior"] = SDLGM(**small, **of_subset).fit(continuous), continuous[:4].tolist()
     annealed = SDLGM(**small, gradient="annealed_straight_through", final_temperature=0.5).fit(binary)
     made["sdlgm-chain-annealed"] = annealed, binary[:4].tolist()
     paper: dict[str, Any] = {"posterior": "shared", "gradient": "gumbel_softmax", "kl": "paper", "share_layers": False}

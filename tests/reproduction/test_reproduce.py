@@ -18,6 +18,7 @@ from reproduction.provenance import code_hash, provenance, publish
 from reproduction.table1 import ROWS
 from sdlgm import load
 from sdlgm.model import ModelConfig, Noise
+from sdlgm.model.codes.coupling import DenseCoupling
 from squares import refuse_the_first, square
 
 
@@ -77,7 +78,7 @@ def published(tmp_path) -> Path:
 @pytest.mark.parametrize("key", ["version", "system"])
 def test__published_table__other_settings__are_not_used(published, key):
     table = json.loads(published.read_text())
-    table["rows"][0][key] = "another"
+    table["rows"][0][key] = "0.1.0-another"
     published.write_text(json.dumps(table))
     found = table1.published_runs(published, "mnist", 10_000)
     assert [result["row"] for result in found.values()] == ["sdlgm_chain"]
@@ -250,7 +251,7 @@ def test__coupled_baselines__cost__has_the_divergence_as_its_mean(generator):
     """Summed over all codes, E[log q - log p] is E[cost]."""
     prior = LatentVector(torch.randn(3, 2, generator=generator).double(), "bernoulli")
     coupling = torch.triu(torch.randn(3, 3, generator=generator), 1).double()
-    bernoulli = CoupledBernoulli(torch.randn(1, 3, generator=generator).double(), coupling, 3)
+    bernoulli = CoupledBernoulli(torch.randn(1, 3, generator=generator).double(), DenseCoupling(coupling), 3)
     codes = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 3).double().unsqueeze(1)
     probs = bernoulli.log_prob(codes).exp()
     assert float(probs.sum()) == pytest.approx(1.0)

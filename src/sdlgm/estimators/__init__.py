@@ -3,10 +3,12 @@
 from sdlgm.estimators._classifier import SDLGMClassifier
 from sdlgm.estimators._counter import SDLGMCounter
 from sdlgm.estimators._modelfile import load
+from sdlgm.estimators._presets import PAPER
 from sdlgm.estimators._results import CountEvaluation, Evaluation, LabelEvaluation, LabelNumbers, PosteriorProbs
 from sdlgm.estimators._sdlgm import SDLGM
 
 __all__ = [
+    "PAPER",
     "SDLGM",
     "CountEvaluation",
     "Evaluation",

@@ -51,6 +51,8 @@ def posterior_of(module: SDLGMModule, x: Tensor) -> CodeDistribution:
     """Return q(z given x), or raise if its logits are not finite: no code follows from them."""
     posterior = module.inference(x)
     check_finite("q(z given x)", *(logits for logits in vars(posterior).values() if isinstance(logits, Tensor)))
+    if isinstance(posterior, Chain):
+        check_finite("q(z given x)", *posterior.coupling.tensors)
     return posterior
 
 

@@ -21,7 +21,12 @@ class Migration:
     """The value that describes the behaviour of earlier versions."""
 
 
-MIGRATIONS: Sequence[Migration] = ()
+MIGRATIONS: Sequence[Migration] = (
+    Migration("SDLGM", "prior", "0.3.0", "slots"),
+    Migration("SDLGM", "prior_rank", "0.3.0", None),
+    Migration("SDLGM", "prior_hidden", "0.3.0", None),
+    Migration("SDLGM", "posterior_rank", "0.3.0", None),
+)
 
 
 def migrate(estimator: str, params: dict[str, object], written_by: str) -> dict[str, object]:
@@ -37,13 +42,17 @@ def migrate(estimator: str, params: dict[str, object], written_by: str) -> dict[
         The version of sdlgm that wrote the file.
 
     """
+    return added_since(estimator, written_by) | params
+
+
+def added_since(estimator: str, written_by: str) -> dict[str, object]:
+    """Return the parameters that an estimator got after a version, with the values that describe its behaviour."""
     version = _as_numbers(written_by)
-    added = {
+    return {
         migration.parameter: migration.value
         for migration in MIGRATIONS
         if migration.estimator == estimator and version < _as_numbers(migration.since)
     }
-    return added | params
 
 
 def _as_numbers(version: str) -> tuple[int, ...]:

@@ -39,10 +39,12 @@ from sdlgm.estimators._preparation import (
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model.codes import KL
+from sdlgm.model.codes.under_chain import ChainUnderChain
 from sdlgm.model.likelihoods import LIKELIHOODS
 from sdlgm.model.modules.base import Batch
 from sdlgm.model.modules.unsupervised import ModelConfig, SDLGMModule
-from sdlgm.model.networks.posteriors import POSTERIORS
+from sdlgm.model.networks.posteriors import POSTERIORS, PosteriorNetwork
+from sdlgm.model.noise import Noise
 from sdlgm.train.batches import Binarize, Rows
 
 GradientName = Literal[
@@ -59,6 +61,9 @@ GradientName = Literal[
     "disarm",
 ]
 
+PRIOR_ROWS = 16
+"""Rows of draws behind the marginals of a chain prior, with 16 draws each."""
+
 
 @loadable
 class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[FittedSDLGM]):
@@ -70,8 +75,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         E_q[log p(x | z)] - KL(q(z | x), p(z))
 
     on log p(x). The code z counts how often each feature is present in ``max_active`` slots; with ``posterior="chain"``
-    and ``"subset"`` it is the set of features that are present. Under the prior a slot is on with probability
-    ``gate_prior`` and then holds a feature drawn from ``feature_prior``.
+    and ``"subset"`` it is the set of features that are present. With ``prior="slots"`` a slot is on with probability
+    ``gate_prior`` and then holds a feature drawn from ``feature_prior``, independently of the other slots; with
+    ``prior="chain"`` each feature depends on the features before it.
 
     Parameters
     ----------
@@ -79,10 +85,23 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         Number of features, K.
     max_active : int, default=40
         Number of slots, L0. No code has more active slots, and so no more non-zeros, than this.
+    prior : {"slots", "chain"}, default="slots"
+        Family of p(z).
+
+        - ``"slots"``: the paper's. Features are independent of each other.
+        - ``"chain"``: logit p(n_k given n_<k) = bias_k + reads_k . (sum of the writes_j of the features j < k that are
+          present). Features that go together cost fewer bits. Always learned; for ``posterior="chain"`` and
+          ``"subset"``.
+    prior_rank : int or None, default=None
+        Length of the vectors reads_k and writes_k of ``prior="chain"``, at most ``n_components``. None takes 32, or
+        ``n_components`` if that is less.
+    prior_hidden : int or None, default=None
+        Give ``prior="chain"`` a hidden layer of this many rectified units in place of the sum.
     gate_prior : float, default=0.5
-        Prior probability that a slot is on, lambda_0; its initial value if ``learn_prior``.
+        Prior probability that a slot is on, lambda_0; its initial value if ``learn_prior``. With ``prior="chain"``, the
+        share of ``max_active`` that the prior expects at first.
     learn_prior : bool, default=True
-        Learn gate and feature prior from the end of the KL warm-up on. The paper keeps them fixed.
+        Learn the prior from the end of the KL warm-up on. The paper keeps it fixed.
     hidden : tuple of int, default=(512, 384, 256)
         Widths of the hidden layers of the encoder; the decoder has them in reverse.
     gate_hidden : tuple of int, default=(64,)
@@ -111,6 +130,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         - ``"ordered"``: a distribution over the number of features, and one over features for each position. The first
           features of a code are a code of their own (``transform(X, budget=m)``).
         - ``"shared"``: the paper's, one gate probability and one feature distribution for all slots.
+    posterior_rank : int or None, default=None
+        Rank of the matrix by which ``posterior="chain"`` couples features. None is full rank, which takes
+        ``n_components``² numbers and as much time; with a rank, both grow in proportion to ``n_components``.
     gradient : str, default="reinmax"
         Gradient estimator for the discrete draw. For all posteriors: ``"reinmax"``, ``"straight_through"``,
         ``"darn"``, ``"annealed_straight_through"``, ``"score_function"`` and ``"leave_one_out"``. For all but
@@ -175,9 +197,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     likelihood_ : {"bernoulli", "gaussian"}
         The likelihood in use.
     gate_prior_ : float
-        Prior probability that a slot is on.
+        Prior probability that a slot is on. With ``prior="chain"``, the expected share of ``max_active`` in use,
+        estimated from draws.
     feature_prior_ : ndarray of shape (n_components,)
-        Prior distribution of the feature in a slot that is on.
+        Prior distribution of the feature in a slot that is on; estimated likewise.
     n_iter_ : int
         Number of iterations done.
     history_ : list of Record
@@ -207,12 +230,27 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
     _module_class: ClassVar[type[SDLGMModule]] = SDLGMModule
     _trainer: train.Trainer | None = None
-    _sizes = ("n_components", "max_active", "hidden", "gate_hidden", "share_layers", "normalize_logits", "posterior")
+    _sizes = (
+        "n_components",
+        "max_active",
+        "prior",
+        "prior_rank",
+        "prior_hidden",
+        "hidden",
+        "gate_hidden",
+        "share_layers",
+        "normalize_logits",
+        "posterior",
+        "posterior_rank",
+    )
 
     _parameter_constraints: dict[str, list[Any]] = {
         **COMMON_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "max_active": [Interval(Integral, 1, LARGEST_BUDGET, closed="both")],
+        "prior": [StrOptions({"slots", "chain"})],
+        "prior_rank": [Interval(Integral, 1, None, closed="left"), None],
+        "prior_hidden": [Interval(Integral, 1, None, closed="left"), None],
         "gate_prior": [Interval(Real, 0, 1, closed="neither")],
         "learn_prior": ["boolean"],
         "gate_hidden": [tuple, list],
@@ -221,6 +259,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         "likelihood": [StrOptions({"auto"}), Registered(LIKELIHOODS)],
         "binarize": [StrOptions({"dynamic", "threshold", "probability"})],
         "posterior": [Registered(POSTERIORS)],
+        "posterior_rank": [Interval(Integral, 1, None, closed="left"), None],
         "gradient": [Registered(GRADIENTS)],
         "kl": [StrOptions({"exact", "paper"})],
         "n_samples": [Interval(Integral, 1, LARGEST_N_SAMPLES, closed="both")],
@@ -244,6 +283,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         *,
         n_components: int = 200,
         max_active: int = 40,
+        prior: Literal["slots", "chain"] = "slots",
+        prior_rank: int | None = None,
+        prior_hidden: int | None = None,
         gate_prior: float = 0.5,
         learn_prior: bool = True,
         hidden: tuple[int, ...] = (512, 384, 256),
@@ -254,6 +296,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         likelihood: Literal["auto", "bernoulli", "gaussian"] = "auto",
         binarize: Literal["dynamic", "threshold", "probability"] = "dynamic",
         posterior: Literal["chain", "subset", "ordered", "shared"] = "chain",
+        posterior_rank: int | None = None,
         gradient: GradientName = "reinmax",
         kl: Literal["exact", "paper"] = "exact",
         n_samples: int = 1,
@@ -282,6 +325,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     ):
         self.n_components = n_components
         self.max_active = max_active
+        self.prior = prior
+        self.prior_rank = prior_rank
+        self.prior_hidden = prior_hidden
         self.gate_prior = gate_prior
         self.learn_prior = learn_prior
         self.hidden = hidden
@@ -292,6 +338,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         self.likelihood = likelihood
         self.binarize: Binarize = binarize
         self.posterior = posterior
+        self.posterior_rank = posterior_rank
         self.gradient = gradient
         self.kl: KL = kl
         self.n_samples = n_samples
@@ -491,11 +538,16 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         self._trainer = None  # one of an earlier model
         self.likelihood_ = fitted.likelihood
         self.module_ = fitted.module
-        with torch.no_grad():
-            prior = fitted.module.prior()
-            self.gate_prior_ = float(prior.gate_prob)
-            self.feature_prior_ = prior.feature_probs.cpu().numpy()
+        self._publish_prior(fitted.module)
         return self
+
+    @torch.no_grad()
+    def _publish_prior(self, module: SDLGMModule) -> None:
+        prior = module.prior()
+        if isinstance(prior, ChainUnderChain):  # the marginals are estimates
+            prior = prior.expand(PRIOR_ROWS)
+        self.gate_prior_ = float(prior.gate_prob.mean())
+        self.feature_prior_ = prior.feature_probs.view(-1, module.config.n_features).mean(0).cpu().numpy()
 
     # Settings
 
@@ -509,6 +561,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         if self.kl_warmup == 1 and (self.learn_prior or self.early_stopping):
             raise ValueError("learn_prior and early_stopping begin after the KL warm-up; set kl_warmup below 1")
         gradient, family = GRADIENTS[self.gradient], self._module_class.posteriors[self.posterior]
+        self._check_prior(family)
         if self.kl == "paper" and family is not POSTERIORS["shared"]:
             raise ValueError("kl='paper' is defined for posterior='shared'; set that posterior, or kl='exact'")
         n_values = code_values(family, int(self.n_components), int(self.max_active))
@@ -524,6 +577,35 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 f"gradient={self.gradient!r} is not defined for posterior={self.posterior!r}; "
                 f"use one of {', '.join(possible)}"
             )
+
+    def _check_prior(self, family: type[PosteriorNetwork]) -> None:
+        """Raise for settings of the prior and of the coupling that exclude each other."""
+        for name in ("prior_rank", "posterior_rank"):
+            rank = getattr(self, name)
+            if rank is not None and rank > self.n_components:
+                raise ValueError(f"{name}={rank} is above n_components={self.n_components}; set at most that")
+        if self.posterior_rank is not None and self.posterior != "chain":
+            raise ValueError(
+                f"posterior_rank={self.posterior_rank} needs posterior='chain', which couples features; "
+                f"posterior={self.posterior!r} does not"
+            )
+        if self.prior == "slots":
+            for name in ("prior_rank", "prior_hidden"):
+                if getattr(self, name) is not None:
+                    raise ValueError(
+                        f"{name}={getattr(self, name)} needs prior='chain'; set that prior, or {name}=None"
+                    )
+            return
+        if not family.draws_sets:
+            possible = [name for name, other in self._module_class.posteriors.items() if other.draws_sets]
+            raise ValueError(
+                f"prior='chain' is a prior over sets, and codes of posterior={self.posterior!r} are counts; "
+                f"use prior='slots', or one of the posteriors {', '.join(possible)}"
+            )
+        if self.prior_rank is not None and self.prior_hidden is not None:
+            raise ValueError("prior_rank and prior_hidden exclude each other; set one of them")
+        if not self.learn_prior:
+            raise ValueError("prior='chain' is always learned; set learn_prior=True, or prior='slots'")
 
     def _check_distributed(self, callback: object) -> None:
         """Raise for settings that several processes cannot have."""
@@ -561,6 +643,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             n_inputs=n_inputs,
             n_features=int(self.n_components),
             n_slots=int(self.max_active),
+            prior=str(self.prior),
+            prior_rank=_optional_int(self.prior_rank),
+            prior_hidden=_optional_int(self.prior_hidden),
             gate_prior=float(self.gate_prior),
             learn_prior=bool(self.learn_prior),
             hidden=tuple(int(width) for width in self.hidden),
@@ -569,6 +654,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             share_layers=bool(self.share_layers),
             normalize_logits=bool(self.normalize_logits),
             posterior=str(self.posterior),
+            posterior_rank=_optional_int(self.posterior_rank),
             likelihood=likelihood,
             gate_temperature=float(self.gate_temperature),
             feature_temperature=float(self.feature_temperature),
@@ -701,7 +787,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> np.ndarray:
         """Draw new observations: codes from the prior, then x from p(x given z).
 
-        With ``posterior="chain"`` and ``"subset"``, whose codes are sets, a feature that is drawn twice counts once.
+        With ``prior="slots"`` and codes that are sets, a feature that is drawn twice counts once.
 
         Parameters
         ----------
@@ -715,12 +801,32 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
         """
         check_is_fitted(self)
+        noise, likelihood = self._noise(random_state), self._fitted.module.likelihood
+        codes = self._prior_codes(n_samples, noise)
+        return _evaluation.decode(self._fitted, codes, lambda output: likelihood.sample(output, noise.generator))
+
+    def sample_prior_codes(self, n_samples: int = 1, *, random_state: RandomState = None) -> sp.csr_matrix:
+        """Draw codes from the prior.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, RandomState or None, default=None
+            Seed of the draws; None takes that of the estimator.
+
+        Returns
+        -------
+        codes : CSR matrix of int of shape (n_samples, n_components)
+
+        """
+        check_is_fitted(self)
+        return self._prior_codes(n_samples, self._noise(random_state))
+
+    def _prior_codes(self, n_samples: int, noise: Noise) -> sp.csr_matrix:
         check_count("n_samples", n_samples, 1)
-        noise, module = self._noise(random_state), self._fitted.module
         with torch.inference_mode():
-            counts = module.prior().expand(n_samples).sample(1, noise)[0]
-            codes = sp.csr_matrix(counts.cpu().numpy())
-        return _evaluation.decode(self._fitted, codes, lambda output: module.likelihood.sample(output, noise.generator))
+            counts = self._fitted.module.prior().expand(n_samples).sample(1, noise)[0]
+        return sp.csr_matrix(counts.cpu().numpy().astype(np.int64))
 
     def posterior_probs(self, X) -> PosteriorProbs:
         """Return the parameters of q(z given x).
@@ -924,6 +1030,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 def _monitor(fitted: FittedSDLGM, rows: Rows, seed: int) -> train.Monitor:
     scaling = fitted.scaling
     return train.Monitor(rows, seed, prepare=scaling.apply, log_jacobian=scaling.log_jacobian)
+
+
+def _optional_int(value: int | None) -> int | None:
+    return None if value is None else int(value)
 
 
 def _params_of(config: ModelConfig) -> dict[str, Any]:

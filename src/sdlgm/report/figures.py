@@ -24,6 +24,7 @@ MIN_DISTINCT_CODES = 5
 ATLAS_FEATURES = 48
 ATLAS_ROWS = 50
 MAX_NAMED_COLUMNS = 30
+PRIOR_DRAWS = 2000
 
 
 def reconstructions(model: SDLGM, data: Dataset, codes: sp.csr_matrix, n: int = 12) -> Figure:
@@ -84,8 +85,6 @@ def sparsity(model: SDLGM, data: Dataset, codes: sp.csr_matrix, drawn: sp.csr_ma
         Largest number of active slots.
 
     """
-    from scipy.stats import binom
-
     figure = _new_figure(9, 3)
     left, right = figure.subplots(1, 2)
     values = np.arange(budget + 1)
@@ -93,7 +92,7 @@ def sparsity(model: SDLGM, data: Dataset, codes: sp.csr_matrix, drawn: sp.csr_ma
     for matrix, name, colour, offset in bars:
         fraction = np.bincount(_n_active(matrix), minlength=budget + 1) / matrix.shape[0]
         left.bar(values + offset, fraction, width=0.44, color=colour, alpha=0.8, label=name)
-    left.plot(values, binom.pmf(values, budget, model.gate_prior_), color="black", lw=1, label="binomial prior")
+    left.plot(values, _prior_of_number(model, budget), color="black", lw=1, label="prior")
     left.set_ylim(top=1.3 * left.get_ylim()[1])  # space for the legend
     left.axvline(budget, color=GREY, ls="--", lw=1, label="budget")
     left.set(xlabel="number of active slots $L_i$", ylabel="fraction of observations", xlim=(-1, budget + 1))
@@ -105,6 +104,16 @@ def sparsity(model: SDLGM, data: Dataset, codes: sp.csr_matrix, drawn: sp.csr_ma
     right.set(xlabel="gate logit", ylabel="number of observations")
     right.legend(frameon=False, fontsize=7)
     return figure
+
+
+def _prior_of_number(model: SDLGM, budget: int) -> np.ndarray:
+    """Return the prior distribution of the number of active slots; that of a chain is estimated from draws."""
+    from scipy.stats import binom
+
+    if model.prior == "slots":
+        return binom.pmf(np.arange(budget + 1), budget, model.gate_prior_)
+    codes = model.sample_prior_codes(PRIOR_DRAWS, random_state=0)
+    return np.bincount(_n_active(codes), minlength=budget + 1) / PRIOR_DRAWS
 
 
 def code_map(data: Dataset, codes: sp.csr_matrix, random_state: int = 0, max_rows: int = MAP_ROWS) -> Figure:

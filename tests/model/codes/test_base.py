@@ -14,6 +14,7 @@ from enumeration import L0, K, all_counts, tiny_prior
 from oracles import codes_of_model, distribution, probabilities_of_counts, probabilities_of_sets
 from sdlgm.model import Noise, Temperatures
 from sdlgm.model.codes import ChainDistribution, OrderedDistribution, SubsetDistribution
+from sdlgm.model.codes.coupling import DenseCoupling
 
 FAMILY_NAMES = ["subset", "chain", "ordered"]
 COLD = Temperatures(torch.tensor(0.1), torch.tensor(0.1))
@@ -102,7 +103,7 @@ def test__codes__any_parameters__keep_the_budget(n_features, n_slots, scale, see
     posterior = {
         "subset": lambda: SubsetDistribution(normal(4, n_features), n_slots),
         "chain": lambda: ChainDistribution(
-            normal(4, n_features), torch.triu(normal(n_features, n_features), 1), n_slots
+            normal(4, n_features), DenseCoupling(torch.triu(normal(n_features, n_features), 1)), n_slots
         ),
         "ordered": lambda: OrderedDistribution(normal(4, n_slots + 1), normal(4, n_slots, n_features)),
     }[name]()
@@ -112,3 +113,11 @@ def test__codes__any_parameters__keep_the_budget(n_features, n_slots, scale, see
         assert bool((counts.sum(-1) <= n_slots).all())
     relaxed = posterior.relaxed_sample(2, COLD, noise)
     assert bool((relaxed.sum(-1) <= n_slots * (1 + 1e-5)).all())
+
+
+@pytest.mark.parametrize("name", ["subset", "chain"])
+def test__fixed_draws__large_codes__are_fewer_but_at_least_one(name, monkeypatch):
+    """Memory of the estimates does not grow with the number of draws."""
+    monkeypatch.setattr("sdlgm.model.codes.subset.MOST_DRAWN", 4 * K)
+    assert len(distribution(name)._fixed_draws) == 4
+    assert len(distribution(name, 100)._fixed_draws) == 1

@@ -11,11 +11,12 @@ from enumeration import L0, K
 from oracles import distribution
 from sdlgm.model import Noise, SlotDistribution, arrays
 from sdlgm.model.codes.chain import ChainDistribution
+from sdlgm.model.codes.coupling import DenseCoupling
 
 
 def test__chain_log_prob__by_hand__is_the_product_of_the_conditionals():
     posterior = distribution("chain")
-    logits, coupling = posterior.logits[0].tolist(), posterior.coupling.tolist()
+    logits, coupling = posterior.logits[0].tolist(), posterior.coupling.matrix.tolist()
     for code in itertools.product((0, 1), repeat=K):
         expected = 1.0
         for k, present in enumerate(code):
@@ -34,7 +35,7 @@ def test__chain_cost__value_and_gradients__equal_the_plain_version(dtype, monkey
     shapes = ((5, n_features), (n_features, n_features), (), (n_features,))
     inputs = [torch.randn(shape, generator=generator, dtype=dtype).mul(3).requires_grad_() for shape in shapes]
     logits, coupling, gate_logit, feature_logits = inputs
-    posterior = ChainDistribution(logits, torch.triu(coupling, 1), n_slots)
+    posterior = ChainDistribution(logits, DenseCoupling(torch.triu(coupling, 1)), n_slots)
     counts = posterior.sample(40, Noise(generator)).requires_grad_()
     assert bool((counts.sum(-1) == n_slots).any())
     weights = torch.randn(40, 5, generator=generator, dtype=dtype)

@@ -13,6 +13,13 @@ from sdlgm.model.modules import Step
 from sdlgm.model.networks.posteriors import POSTERIORS
 
 D = 4
+CHAIN_PRIORS = ({"prior": "chain", "prior_rank": 2}, {"prior": "chain", "prior_hidden": 4})
+MODELS = [
+    *((name, {}) for name in sorted(POSTERIORS)),
+    *((name, prior) for name in ("chain", "subset") for prior in CHAIN_PRIORS),
+    ("chain", {"posterior_rank": 2}),
+    ("chain", {"prior": "chain", "posterior_rank": 2}),
+]
 
 
 @pytest.fixture
@@ -148,11 +155,14 @@ def test__networks__paper_sizes__have_them(share_layers, normalize_logits):
     assert posterior.feature_probs.shape == (3, 200)
 
 
-@pytest.mark.parametrize("name", ["shared", "subset", "chain", "ordered"])
-def test__loss__enumerated__weighs_the_divergence(name, noise):
+@pytest.mark.parametrize(("name", "options"), MODELS)
+def test__loss__enumerated__weighs_the_divergence(name, options, noise):
     """The objective of training, with all outcomes in place of draws."""
-    config = ModelConfig(n_inputs=4, n_features=K, n_slots=L0, hidden=(6,), posterior=name)
+    config = ModelConfig(n_inputs=4, n_features=K, n_slots=L0, hidden=(6,), posterior=name, **options)
+    torch.manual_seed(3)
     module = SDLGMModule(config).double().eval()
+    for parameter in module.prior.parameters():
+        parameter.data.add_(0.3 * torch.randn_like(parameter))
     x = torch.bernoulli(torch.full((2, 4), 0.5, dtype=torch.float64), generator=noise.generator)
     posterior, prior = module.inference(x), module.prior()
     symbols = outcomes(name, len(x))
@@ -176,21 +186,22 @@ def test__loss__muprop_and_sets__has_the_divergence_of_the_drawn_codes(noise):
     assert objective.kl.mean().item() == pytest.approx(expected.mean().item(), abs=0.02)
 
 
-@pytest.mark.parametrize("name", sorted(POSTERIORS))
-def test__bounds__tiny_model__are_below_the_evidence_and_meet_it(name, noise):
+@pytest.mark.parametrize(("name", "options"), MODELS)
+def test__bounds__tiny_model__are_below_the_evidence_and_meet_it(name, options, noise):
     """E log p(x, z) / q(z) with hard draws is below log p(x), which many importance samples reach."""
     torch.manual_seed(3)
     config = ModelConfig(
-        n_inputs=4, n_features=K, n_slots=L0, gate_prior=0.4, hidden=(6,), gate_hidden=(5,), posterior=name
+        n_inputs=4, n_features=K, n_slots=L0, gate_prior=0.4, hidden=(6,), gate_hidden=(5,), posterior=name, **options
     )
     module = SDLGMModule(config).double().eval()
     for parameter in module.parameters():
         parameter.data.add_(0.3 * torch.randn_like(parameter))
     x = torch.tensor([[1.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.0]], dtype=torch.float64)
     with torch.no_grad():
-        counts = all_counts()
+        counts = all_counts()  # where a chain is the prior, those that are no sets have probability 0
         log_likelihood = module.log_likelihood(x, module.decoder_input(counts)[:, None, :].expand(-1, len(x), -1))
-        evidence = (module.prior().log_prob(counts)[:, None] + log_likelihood).logsumexp(0)
+        log_prior = module.prior().log_prob(counts)
+        evidence = (log_prior[:, None] + log_likelihood).logsumexp(0)
         one = module.importance_weighted_bound(x.repeat(20_000, 1), 1, noise).unflatten(0, (-1, 2))
         bound = module.elbo(x.repeat(5000, 1), n_samples=8, noise=noise).value.unflatten(0, (-1, 2))
         many = module.importance_weighted_bound(x, 40_000, noise)

@@ -2,6 +2,8 @@
 
     q(n_k = 1 | n_1 .. n_{k-1}, x) = sigmoid(logit_k(x) + sum_{j < k} coupling_jk n_j), and 0 once L0 are present.
 
+The coupling is a matrix or a state of few units (`sdlgm.model.codes.coupling`).
+
 Such a distribution can prefer one of two features to both, which no product of independent features can, so the bound
 is tighter. Expectations under it have no closed form. The divergence from the prior is a sum over the features,
 
@@ -12,7 +14,7 @@ product: the m-th feature that is present is charged -log(L0 - m + 1) - log(lamb
 that repetitions add (`log_repetitions`) is a function of the whole code.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -25,6 +27,7 @@ from sdlgm.model import arrays
 from sdlgm.model.arrays import as_array
 from sdlgm.model.autograd import first_order
 from sdlgm.model.codes.base import KL, GradientRule, Prior, PriorTerms, Temperatures
+from sdlgm.model.codes.coupling import Coupling, DenseCoupling
 from sdlgm.model.codes.slots import SlotDistribution
 from sdlgm.model.codes.subset import N_DRAWS, Subsets, log_repetitions
 from sdlgm.model.noise import Noise
@@ -39,8 +42,8 @@ class Chain(Subsets[Prior]):
 
     logits: Float[Tensor, "batch K"]
     """Log-odds of each feature if none is present before it."""
-    coupling: Float[Tensor, "K K"]
-    """``coupling[j, k]`` is added to the log-odds of k > j if j is present; zero elsewhere."""
+    coupling: Coupling
+    """What the features before a feature add to its log-odds."""
     n_slots: int
     common_noise: bool = False
     """Whether all rows share the noise behind estimates. Estimates of a row then depend on the row alone, but their
@@ -52,17 +55,12 @@ class Chain(Subsets[Prior]):
     def summary(self) -> Float[Tensor, "batch K"]:
         return self.logits
 
-    def _repeated(self, n_samples: int) -> Float[Tensor, "rows K"]:
-        return self.logits.detach().repeat(n_samples, 1)
-
     def sample_symbols(self, n_samples: int, noise: Noise) -> Float[Tensor, "S batch K"]:
         """Draw feature after feature; on the CPU, whatever the device."""
         return self._draw(_positive_uniform((n_samples, *self.logits.shape), self.logits, noise))
 
     def _draw(self, uniform: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch K"]:
-        logits, coupling = as_array(self._repeated(len(uniform)).cpu()), as_array(self.coupling.cpu())
-        counts = _kernels.draw_chain(logits, coupling, as_array(uniform.flatten(0, 1).cpu()), self.n_slots)
-        return torch.from_numpy(counts).to(self.logits.device).unflatten(0, uniform.shape[:2])
+        return self.coupling.draw(self.logits, uniform, self.n_slots)
 
     def counts(self, symbols: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch K"]:
         return symbols
@@ -73,14 +71,14 @@ class Chain(Subsets[Prior]):
         Later features depend on the relaxed values of earlier ones.
         """
         uniform = _positive_uniform((n_samples, *self.logits.shape), self.logits, noise)
-        logistic = torch.logit(uniform, eps=torch.finfo(uniform.dtype).eps).flatten(0, 1)
-        logits, coupling = as_array(self._repeated(n_samples).cpu()), as_array(self.coupling.cpu())
-        temperature = float(temperatures.feature)
-        counts = _kernels.draw_relaxed_chain(logits, coupling, as_array(logistic.cpu()), temperature, self.n_slots)
-        return torch.from_numpy(counts).to(self.logits.device).unflatten(0, (n_samples, len(self.logits)))
+        logistic = torch.logit(uniform, eps=torch.finfo(uniform.dtype).eps)
+        return self.coupling.draw_relaxed(self.logits, logistic, float(temperatures.feature), self.n_slots)
 
-    def conditional_logits(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch K"]:
-        return self.logits + counts @ self.coupling
+    def conditional_logits(self, counts: Float[Tensor, "*codes K"]) -> Float[Tensor, "*codes K"]:
+        return self.coupling.conditional_logits(self.logits, counts)
+
+    def with_temperature(self, temperature: Float[Tensor, ""]) -> "Chain[Prior]":
+        return replace(self, logits=self.logits / temperature, coupling=self.coupling.divided_by(temperature))
 
     def with_gradient(self, drawn: Float[Tensor, "S batch K"], rule: GradientRule) -> Float[Tensor, "S batch K"]:
         """Return the drawn features with an estimated gradient, which includes their effect on later features."""
@@ -89,7 +87,7 @@ class Chain(Subsets[Prior]):
         unit = drawn.new_tensor([0.0, 1.0]).expand_as(symbols)
         off, on = rule(unit, symbols, probs, 1).unbind(-1)
         slopes = self.within_budget(drawn) * (on * (1 - present) - off * present)
-        return _DrawnChain.apply(self.logits, self.coupling, drawn, slopes)
+        return self.coupling.with_slopes(self.logits, drawn, slopes)
 
     def log_prob_of(self, symbols: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]:
         return self.log_prob(symbols)
@@ -107,11 +105,11 @@ class Chain(Subsets[Prior]):
 
     @cached_property
     def _fixed_draws(self) -> Float[Tensor, "S batch K"]:
+        if not self.common_noise:
+            return super()._fixed_draws
         noise = Noise.seeded(0, self.logits.device)
-        if self.common_noise:
-            uniform = _positive_uniform((N_DRAWS, 1, self.logits.shape[-1]), self.logits, noise)
-            return self._draw(uniform.expand(N_DRAWS, *self.logits.shape))
-        return self.sample(N_DRAWS, noise)
+        uniform = _positive_uniform((N_DRAWS, 1, self.logits.shape[-1]), self.logits, noise)
+        return self._draw(uniform.expand(N_DRAWS, *self.logits.shape))
 
     def prior_terms(self, prior: Prior, kl: KL) -> PriorTerms:
         terms = self.terms_given(self._fixed_draws, prior)
@@ -137,10 +135,10 @@ class ChainDistribution(Chain[SlotDistribution]):
 
     def cost(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
         """Return the sum of the conditional divergences given drawn codes, less `log_repetitions`."""
-        if not arrays.has_kernels(self.logits):
+        if not (arrays.has_kernels(self.logits) and isinstance(self.coupling, DenseCoupling)):
             return self.terms_given(counts, prior).kl
         charges = prior.gate_logit + prior.feature_log_probs
-        cost = _Cost.apply(counts, self.logits, self.coupling, charges, self.n_slots)
+        cost = _Cost.apply(counts, self.logits, self.coupling.matrix, charges, self.n_slots)
         return cost - self.n_slots * F.logsigmoid(-prior.gate_logit) - log_repetitions(counts, prior)
 
     def terms_given(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> PriorTerms:
@@ -161,30 +159,6 @@ class ChainDistribution(Chain[SlotDistribution]):
         log_prior = log_prior + log_repetitions(counts, prior)
         zero = torch.zeros_like(entropy)
         return PriorTerms(zero, log_prior, zero, entropy)
-
-
-class _DrawnChain(torch.autograd.Function):
-    """Drawn features as a function of logits and coupling, with a given slope for each.
-
-    With g_k the gradient of feature k from outside and s_k its slope, the gradient of its conditional logit is
-    d_k = s_k (g_k + sum_{j > k} coupling_kj d_j), from the last feature to the first; d is the gradient of the logits,
-    and n_j d_k that of coupling_jk.
-    """
-
-    @staticmethod
-    def forward(ctx, logits: Tensor, coupling: Tensor, drawn: Tensor, slopes: Tensor) -> Tensor:  # noqa: ARG004
-        ctx.save_for_backward(coupling, drawn, slopes)
-        return drawn.view_as(drawn)
-
-    @staticmethod
-    @first_order
-    def backward(ctx, *gradients: Tensor):
-        (gradient,) = gradients
-        coupling, drawn, slopes = ctx.saved_tensors
-        parts = (as_array(part.cpu()) for part in (coupling, slopes.flatten(0, 1), gradient.flatten(0, 1)))
-        to_logits = torch.from_numpy(_kernels.chain_gradients(*parts)).to(gradient.device)
-        to_coupling = torch.triu(drawn.flatten(0, 1).T @ to_logits, 1)
-        return to_logits.unflatten(0, drawn.shape[:2]).sum(0), to_coupling, None, None
 
 
 class _Cost(torch.autograd.Function):

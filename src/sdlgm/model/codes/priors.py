@@ -1,11 +1,13 @@
-"""The prior over codes: lambda_0 and alpha, fixed as in the paper or learned."""
+"""Priors over codes: the paper's slots, fixed or learned, and a learned chain."""
 
 import math
 
 import torch
 from torch import nn
 
+from sdlgm.model.codes.coupling import StateCoupling
 from sdlgm.model.codes.slots import SlotDistribution
+from sdlgm.model.codes.under_chain import ChainUnderChain
 
 
 def log_odds(probability: float) -> float:
@@ -36,3 +38,49 @@ class SlotPrior(nn.Module):
 
     def forward(self) -> SlotDistribution:
         return SlotDistribution(self.gate_logit, self.feature_logits, self.n_slots)
+
+
+def share_present(gate_prior: float, n_slots: int, n_features: int) -> float:
+    """Return the share of the features that the prior of the slots expects, but no more than half of them."""
+    return min(gate_prior * n_slots / n_features, 0.5)
+
+
+class ChainPrior(nn.Module):
+    """A learned prior in which each feature depends on the features before it; see `sdlgm.model.codes.under_chain`.
+
+    At first all features are independent, and as many are present as ``gate_prior`` of the slots would be on.
+
+    Parameters
+    ----------
+    n_features : int
+        K.
+    n_slots : int
+        L0, the budget.
+    gate_prior : float
+        Share of the budget that is used at first.
+    n_units : int
+        Number of units of the state: the rank of the coupling, or the width of a hidden layer.
+    hidden : bool
+        Whether the units are rectified.
+
+    """
+
+    start: torch.Tensor
+
+    def __init__(self, n_features: int, n_slots: int, gate_prior: float, n_units: int, *, hidden: bool):
+        super().__init__()
+        self.n_slots = n_slots
+        self.hidden = hidden
+        self.bias = nn.Parameter(torch.full((1, n_features), log_odds(share_present(gate_prior, n_slots, n_features))))
+        self.reads = nn.Parameter(torch.zeros(n_features, n_units))
+        self.writes = nn.Parameter(torch.randn(n_features, n_units) / math.sqrt(n_units))
+        # Without a hidden layer the biases say it all.
+        start = torch.zeros(n_units)
+        if hidden:
+            self.start = nn.Parameter(start)
+        else:
+            self.register_buffer("start", start)
+
+    def forward(self) -> ChainUnderChain:
+        coupling = StateCoupling(self.reads, self.writes, self.start, self.hidden)
+        return ChainUnderChain(self.bias, coupling, self.n_slots)

@@ -32,6 +32,9 @@ from sdlgm.model.noise import Noise
 
 N_DRAWS = 16
 """Number of draws, always with the same noise, behind probabilities and terms that have no closed form."""
+MOST_DRAWN = 2**22
+"""Numbers of all these draws together. Where the codes of a batch are larger, there are fewer draws, at least one: the
+errors of many rows and features average out, and memory does not grow with the draws."""
 
 
 def log_repetitions(counts: Float[Tensor, "*batch K"], prior: SlotDistribution) -> Float[Tensor, "*batch"]:
@@ -54,15 +57,23 @@ def log_repetitions(counts: Float[Tensor, "*batch K"], prior: SlotDistribution) 
 class Subsets(PresenceCodes[Prior]):
     """Subsets of K features that are visited in their order, until ``n_slots`` are present."""
 
-    def conditional_logits(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "*batch K"]:
+    logits: Float[Tensor, "batch K"]
+
+    @cached_property
+    def _fixed_draws(self) -> Float[Tensor, "S batch K"]:
+        """Draws behind probabilities and terms that have no closed form, always with the same noise."""
+        n_draws = max(1, min(N_DRAWS, MOST_DRAWN // self.logits.numel()))
+        return self.sample(n_draws, Noise.seeded(0, self.logits.device))
+
+    def conditional_logits(self, counts: Float[Tensor, "*codes K"]) -> Float[Tensor, "... K"]:
         """Return the log-odds of each feature given those before it."""
         raise NotImplementedError
 
-    def within_budget(self, counts: Float[Tensor, "S batch K"]) -> Bool[Tensor, "S batch K"]:
+    def within_budget(self, counts: Float[Tensor, "*codes K"]) -> Bool[Tensor, "*codes K"]:
         """Return whether fewer than ``n_slots`` features are present before each feature."""
         return counts.cumsum(-1) - counts < self.n_slots
 
-    def log_prob(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]:
+    def log_prob(self, counts: Float[Tensor, "*codes K"]) -> Float[Tensor, "*codes"]:
         """Return the log-probability of codes; minus infinity for those with a feature twice or beyond the budget."""
         logits = self.conditional_logits(counts)
         each = torch.where(counts > 0, F.logsigmoid(logits), F.logsigmoid(-logits))
@@ -71,8 +82,11 @@ class Subsets(PresenceCodes[Prior]):
 
 
 @dataclass(frozen=True)
-class SubsetDistribution(Subsets[SlotDistribution], IndependentVariables[SlotDistribution]):
-    """Subsets of K features with at most ``n_slots`` elements."""
+class IndependentSubsets(Subsets[Prior], IndependentVariables[Prior]):
+    """Subsets of K features with at most ``n_slots`` elements, drawn independently of each other.
+
+    A subclass defines the divergence from a family of priors.
+    """
 
     logits: Float[Tensor, "batch K"]
     """Log-odds of each feature that the budget reaches."""
@@ -113,17 +127,22 @@ class SubsetDistribution(Subsets[SlotDistribution], IndependentVariables[SlotDis
     def presence(self) -> Float[Tensor, "batch K"]:
         return self._marginals[1]
 
-    def conditional_logits(self, counts: Float[Tensor, "S batch K"]) -> Float[Tensor, "batch K"]:
+    def conditional_logits(self, counts: Float[Tensor, "*codes K"]) -> Float[Tensor, "batch K"]:
         """Return the log-odds of each feature, which do not depend on the others."""
         return self.logits
-
-    def log_ratio(self, symbols: Float[Tensor, "S batch K 2"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
-        counts = self.counts(symbols)
-        return prior.log_prob(counts) - self.log_prob(counts)
 
     def mode(self) -> Int[Tensor, "batch K"]:
         """Return the most probable subset, exactly; on the CPU."""
         return torch.from_numpy(_kernels.subset_modes(as_array(self.logits.cpu()), self.n_slots))
+
+
+@dataclass(frozen=True)
+class SubsetDistribution(IndependentSubsets[SlotDistribution]):
+    """Independent features up to the budget, whose prior is that of the slots."""
+
+    def log_ratio(self, symbols: Float[Tensor, "S batch K 2"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
+        counts = self.counts(symbols)
+        return prior.log_prob(counts) - self.log_prob(counts)
 
     def kl(self, prior: SlotDistribution, kl: KL) -> Float[Tensor, " batch"]:
         # The slots that are off cost (N - L0) log(1 - lambda_0): a constant, and a part of each feature's own cost.
@@ -170,9 +189,9 @@ class SubsetCodes(SubsetDistribution):
         return self.prior_terms(prior, kl).kl
 
     def prior_terms(self, prior: SlotDistribution, kl: KL) -> PriorTerms:
-        drawn = self.sample(N_DRAWS, Noise.seeded(0, self.logits.device))
         terms = super().prior_terms(prior, kl)
-        return replace(terms, log_prior_features=terms.log_prior_features + log_repetitions(drawn, prior).mean(0))
+        repetitions = log_repetitions(self._fixed_draws, prior).mean(0)
+        return replace(terms, log_prior_features=terms.log_prior_features + repetitions)
 
 
 class _Divergence(torch.autograd.Function):

@@ -10,7 +10,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sdlgm.model.codes.base import KL, CodeDistribution, PriorTerms
-from sdlgm.model.codes.priors import SlotPrior
+from sdlgm.model.codes.priors import ChainPrior, SlotPrior
+from sdlgm.model.codes.slots import SlotDistribution
 from sdlgm.model.codes.subset import log_repetitions
 from sdlgm.model.likelihoods import LIKELIHOODS
 from sdlgm.model.modules.base import Batch, Objective, Step, TemperedModule, Watched
@@ -21,6 +22,9 @@ from sdlgm.model.shards import WHOLE_BATCH, Shard
 
 # Codes of each observation that the importance-weighted bound decodes at a time.
 IMPORTANCE_CHUNK = 16
+
+PRIOR_RANK = 32
+"""Rank of the coupling of a chain prior, if none is set and there are as many features."""
 
 Bound = Literal["discrete", "relaxed"]
 
@@ -34,17 +38,26 @@ class ModelConfig:
     n_slots: int = 40
     gate_prior: float = 0.5
     learn_prior: bool = True
+    prior: str = "slots"
+    prior_rank: int | None = None
+    prior_hidden: int | None = None
     hidden: tuple[int, ...] = (512, 384, 256)
     gate_hidden: tuple[int, ...] = (64,)
     activation: str = "silu"
     share_layers: bool = True
     normalize_logits: bool = True
     posterior: str = "chain"
+    posterior_rank: int | None = None
     likelihood: str = "bernoulli"
     gate_temperature: float = 1.0
     feature_temperature: float = 1.0
     temper_posterior: bool = False
     """Whether all logits of the posterior are divided by the feature temperature."""
+
+    @property
+    def n_prior_units(self) -> int:
+        """Number of units of a chain prior's state."""
+        return self.prior_hidden or self.prior_rank or min(PRIOR_RANK, self.n_features)
 
 
 @dataclass(frozen=True)
@@ -63,20 +76,21 @@ class SDLGMModule(TemperedModule):
 
     Generative process: L0 gates omega ~ Bernoulli(gate_prior) and L0 features z ~ Categorical(feature_prior);
     counts = sum of omega * z over the slots; x ~ p(x given decoder(counts)). Where the posterior draws sets, the
-    decoder gets which features are present, whatever their counts.
+    decoder gets which features are present, whatever their counts. With ``prior="chain"`` the set of features is drawn
+    from a `ChainPrior`.
     """
 
     posteriors: ClassVar[Mapping[str, type[PosteriorNetwork]]] = POSTERIORS
 
     config: ModelConfig
     posterior: PosteriorNetwork
-    prior: SlotPrior
+    prior: SlotPrior | ChainPrior
 
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
         n_inputs, n_features, n_slots = config.n_inputs, config.n_features, config.n_slots
-        self.prior = SlotPrior(n_features, n_slots, config.gate_prior, learn=config.learn_prior)
+        self.prior = self._new_prior(config)
         options = EncoderOptions(
             hidden=config.hidden,
             gate_hidden=config.gate_hidden,
@@ -84,11 +98,21 @@ class SDLGMModule(TemperedModule):
             share_layers=config.share_layers,
             normalize_logits=config.normalize_logits,
             gate_prior=config.gate_prior,
+            chain_prior=config.prior == "chain",
+            rank=config.posterior_rank,
         )
         self.posterior = self.posteriors[config.posterior](n_inputs, n_features, n_slots, options)
         self.decoder = mlp([n_features, *reversed(config.hidden), n_inputs], config.activation)
         self.likelihood = LIKELIHOODS[config.likelihood](n_inputs)
         self._add_temperatures(config.gate_temperature, config.feature_temperature)
+
+    @staticmethod
+    def _new_prior(config: ModelConfig) -> SlotPrior | ChainPrior:
+        n_features, n_slots, gate_prior = config.n_features, config.n_slots, config.gate_prior
+        if config.prior == "slots":
+            return SlotPrior(n_features, n_slots, gate_prior, learn=config.learn_prior)
+        hidden = config.prior_hidden is not None
+        return ChainPrior(n_features, n_slots, gate_prior, config.n_prior_units, hidden=hidden)
 
     @property
     def n_logits(self) -> int:
@@ -127,10 +151,12 @@ class SDLGMModule(TemperedModule):
         return counts.clamp(max=1) if self.posterior.draws_sets else counts
 
     def log_prior(self, counts: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch"]:
-        """Return log p(z) of codes, in nats; where codes are sets, a lower bound that is nearly equal."""
+        """Return log p(z) of codes, in nats; where slots make sets, a lower bound that is nearly equal."""
         prior, code = self.prior(), self.decoder_input(counts)
         log_prob = prior.log_prob(code)
-        return log_prob + log_repetitions(code, prior) if self.posterior.draws_sets else log_prob
+        if isinstance(prior, SlotDistribution) and self.posterior.draws_sets:
+            return log_prob + log_repetitions(code, prior)
+        return log_prob
 
     def log_likelihood(
         self, x: Float[Tensor, "batch D"], codes: Float[Tensor, "S batch K"]
@@ -238,7 +264,7 @@ class SDLGMModule(TemperedModule):
         """Return log 1/M sum_m p(x, z_m) / q(z_m given x) with M hard samples (Burda et al., ICLR 2016).
 
         With M = 1 this is an unbiased estimate of the discrete bound with ``kl="exact"``. It grows with M to log p(x),
-        or, where q draws sets, to slightly less: their prior is bounded too (`log_repetitions`).
+        or, where slots make sets, to slightly less: their prior is bounded too (`log_repetitions`).
         """
         return self.importance_weighted_bound_of(self.inference(x), x, n_importance, noise)
 

@@ -15,11 +15,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sdlgm.model.codes.base import CodeDistribution
-from sdlgm.model.codes.chain import ChainDistribution
+from sdlgm.model.codes.chain import Chain, ChainDistribution
+from sdlgm.model.codes.coupling import Coupling, DenseCoupling, StateCoupling
 from sdlgm.model.codes.ordered import OrderedDistribution
-from sdlgm.model.codes.priors import SlotPrior, log_odds
+from sdlgm.model.codes.priors import SlotPrior, log_odds, share_present
 from sdlgm.model.codes.slots import SlotDistribution, log_binomial
-from sdlgm.model.codes.subset import SubsetCodes
+from sdlgm.model.codes.subset import IndependentSubsets, SubsetCodes
+from sdlgm.model.codes.under_chain import ChainUnderChain, SubsetUnderChain
 from sdlgm.model.gradient import Kind
 from sdlgm.model.networks.encoders import Encoder, LogitEncoder, OrderedEncoder, SlotEncoder
 from sdlgm.model.shards import WHOLE_BATCH, Shard
@@ -38,6 +40,10 @@ class EncoderOptions:
     share_layers: bool
     normalize_logits: bool
     gate_prior: float
+    chain_prior: bool = False
+    """Whether the prior is a chain, and not that of the slots."""
+    rank: int | None = None
+    """Rank of the coupling of a chain; None for a matrix of full rank."""
 
 
 class PosteriorNetwork(nn.Module, ABC):
@@ -58,12 +64,14 @@ class PosteriorNetwork(nn.Module, ABC):
     kind: ClassVar[Kind]
     """The variables that codes are drawn from; decides which gradients are defined."""
     draws_sets: ClassVar[bool] = False
-    """Whether a code is the set of features that are present, and not their counts."""
+    """Whether a code is the set of features that are present, and not their counts; only then can the prior be a chain.
+    """
 
     def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
         super().__init__()
         self.n_features = n_features
         self.n_slots = n_slots
+        self.chain_prior = options.chain_prior
         self.encoder = self.make_encoder(n_inputs, options)
 
     @abstractmethod
@@ -143,13 +151,14 @@ class SubsetPosterior(PosteriorNetwork):
     def n_logits(self) -> int:
         return 2 * self.n_features
 
-    def forward(self, x: Float[Tensor, "batch D"], shard: Shard = WHOLE_BATCH) -> SubsetCodes:
-        return SubsetCodes(self.encoder(x, shard), self.n_slots)
+    def forward(self, x: Float[Tensor, "batch D"], shard: Shard = WHOLE_BATCH) -> IndependentSubsets:
+        family = SubsetUnderChain if self.chain_prior else SubsetCodes
+        return family(self.encoder(x, shard), self.n_slots)
 
 
 def _presence_encoder(n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions) -> LogitEncoder:
-    # At first as many features are present as the prior expects, but no more than half of them.
-    share = min(options.gate_prior * n_slots / n_features, 0.5)
+    # At first as many features are present as the prior expects.
+    share = share_present(options.gate_prior, n_slots, n_features)
     return logit_encoder(n_inputs, n_features, options, bias=log_odds(share))
 
 
@@ -167,7 +176,7 @@ def logit_encoder(n_inputs: int, n_outputs: int, options: EncoderOptions, bias: 
 
 @register_posterior("chain")
 class ChainPosterior(PosteriorNetwork):
-    """Each feature depends on those before it, through one matrix for all observations.
+    """Each feature depends on those before it, through one coupling for all observations.
 
     See `sdlgm.model.codes.chain`.
     """
@@ -177,7 +186,17 @@ class ChainPosterior(PosteriorNetwork):
 
     def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
         super().__init__(n_inputs, n_features, n_slots, options)
-        self.coupling = nn.Parameter(torch.zeros(n_features, n_features))
+        if options.rank is None:
+            self.coupling = nn.Parameter(torch.zeros(n_features, n_features))
+        else:
+            self.reads = nn.Parameter(torch.zeros(n_features, options.rank))
+            self.writes = nn.Parameter(torch.randn(n_features, options.rank) / math.sqrt(options.rank))
+        self.rank = options.rank
+
+    def _coupling(self) -> Coupling:
+        if self.rank is None:
+            return DenseCoupling(torch.triu(self.coupling, 1))
+        return StateCoupling(self.reads, self.writes, self.reads.new_zeros(self.rank), rectified=False)
 
     def make_encoder(self, n_inputs: int, options: EncoderOptions) -> LogitEncoder:
         return _presence_encoder(n_inputs, self.n_features, self.n_slots, options)
@@ -186,8 +205,9 @@ class ChainPosterior(PosteriorNetwork):
     def n_logits(self) -> int:
         return self.n_features
 
-    def forward(self, x: Float[Tensor, "batch D"], shard: Shard = WHOLE_BATCH) -> ChainDistribution:
-        return ChainDistribution(self.encoder(x, shard), torch.triu(self.coupling, 1), self.n_slots)
+    def forward(self, x: Float[Tensor, "batch D"], shard: Shard = WHOLE_BATCH) -> Chain:
+        family = ChainUnderChain if self.chain_prior else ChainDistribution
+        return family(self.encoder(x, shard), self._coupling(), self.n_slots)
 
 
 @register_posterior("ordered")
