@@ -366,7 +366,8 @@ class DiscreteVAEModule(SDLGMModule):
             )
         if latent == "bernoulli":
             return SDLGMModule._new_prior(config)
-        return CategoricalChainPrior(config.n_slots, n_symbols, config.n_prior_units)
+        assert config.prior_hidden is not None
+        return CategoricalChainPrior(config.n_slots, n_symbols, config.prior_hidden)
 
     def log_prior(self, counts: Float[Tensor, "batch K"]) -> Float[Tensor, " batch"]:
         prior = self.prior()
@@ -413,13 +414,15 @@ class DiscreteVAE(SDLGM):
         latent = POSTERIORS[str(self.posterior)].latent
         if latent == "bernoulli" and self.max_active != self.n_components:
             raise ValueError(f"max_active must be n_components, {self.n_components}, for Bernoulli variables")
-        if self.prior == "chain" and latent == "categorical" and self.prior_hidden is None:
+        if latent == "categorical" and (
+            self.prior_rank is not None or (self.prior == "chain" and not self.prior_hidden)
+        ):
             raise ValueError("the chain prior of categorical variables has a hidden layer; set prior_hidden")
         if self.n_components % self.max_active:
             raise ValueError(f"n_components={self.n_components} is not a multiple of max_active={self.max_active}")
 
     def _publish_prior(self, module: SDLGMModule) -> None:
-        if self.prior == "slots":
+        if module.config.prior == "slots":
             super()._publish_prior(module)
 
     def save(self, path: Any) -> None:

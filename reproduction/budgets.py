@@ -5,8 +5,8 @@ from typing import Any
 
 from reproduction.provenance import publish
 from reproduction.runs import Run, run_all
+from reproduction.table1 import CHAIN_PRIOR, Row, run_version, table_row, train_row
 from reproduction.table1 import PROTOCOL as TABLE1_PROTOCOL
-from reproduction.table1 import Row, run_version, table_row, train_row
 
 BUDGETS = (5, 10, 20, 40, 80)
 AT_FIRST = 20
@@ -15,7 +15,7 @@ AT_FIRST = 20
 
 def row_of(budget: int) -> Row:
     """Return the default model with another budget."""
-    options = {"max_active": budget, "gate_prior": min(0.5, AT_FIRST / budget)}
+    options = {**CHAIN_PRIOR, "max_active": budget, "gate_prior": min(0.5, AT_FIRST / budget)}
     return Row(f"sdlgm_chain_{budget}", "slots", f"at most {budget} active", None, options)
 
 

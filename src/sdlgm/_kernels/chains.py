@@ -1,4 +1,4 @@
-"""Kernels of the chain posterior, in which each feature depends on the features before it.
+"""Kernels of chains, in which each feature depends on the features before it.
 
 ``coupling[k, j]`` is added to the logit of feature j > k if feature k is present. Only the upper triangle is read.
 """
@@ -10,6 +10,7 @@ import numpy as np
 
 from sdlgm._kernels.arithmetic import exp2, log2
 from sdlgm._kernels.compiler import compiled
+from sdlgm._kernels.threads import run_in_threads
 
 
 @compiled
@@ -50,16 +51,16 @@ def _draw_relaxed(logits, coupling, noise, temperature, budget, counts):
 
 
 @compiled
-def _backward(coupling, slopes, gradient, to_logits):
-    n_rows, n_features = gradient.shape
+def _backward(coupling, slopes, to_counts, to_logits, result):
+    n_rows, n_features = to_counts.shape
     for row in range(n_rows):
         for step in range(n_features):
             k = n_features - 1 - step
-            total = gradient[row, k]
-            effect, later = coupling[k, k + 1 :], to_logits[row, k + 1 :]
+            total = to_counts[row, k]
+            effect, later = coupling[k, k + 1 :], result[row, k + 1 :]
             for j in range(len(later)):
                 total += effect[j] * later[j]
-            to_logits[row, k] = total * slopes[row, k]
+            result[row, k] = to_logits[row, k] + slopes[row, k] * total
 
 
 @compiled
@@ -96,6 +97,35 @@ def _cost(logits, counts, prior_logits, log_places, cost, to_logits, to_counts, 
             here = to_counts[row, k]
             to_counts[row, k] = later
             later += here
+
+
+@compiled
+def _divergence(logits, prior_logits, counts, budget, cost, to_logits, to_prior):
+    real = logits.dtype.type
+    one = real(1)
+    n_rows, n_features = logits.shape
+    ln2, inverse_ln2 = real(math.log(2)), real(1 / math.log(2))
+    each = np.empty(n_features, logits.dtype)
+    for row in range(n_rows):
+        for k in range(n_features):  # a loop of its own, so that it is vectorised
+            logit, prior_logit = logits[row, k], prior_logits[row, k]
+            weight, prior_weight = exp2(-abs(logit) * inverse_ln2), exp2(-abs(prior_logit) * inverse_ln2)
+            prob = (one if logit >= real(0) else weight) / (one + weight)
+            prior_prob = (one if prior_logit >= real(0) else prior_weight) / (one + prior_weight)
+            softplus = max(logit, real(0)) + ln2 * log2(one + weight)
+            prior_softplus = max(prior_logit, real(0)) + ln2 * log2(one + prior_weight)
+            difference = logit - prior_logit
+            each[k] = prob * difference - softplus + prior_softplus
+            to_logits[row, k] = prob * (one - prob) * difference
+            to_prior[row, k] = prior_prob - prob
+        total, before = real(0), real(0)
+        for k in range(n_features):
+            if before < budget:
+                total += each[k]
+            else:
+                to_logits[row, k] = to_prior[row, k] = real(0)
+            before += counts[row, k]
+        cost[row] = total
 
 
 @dataclass(frozen=True)
@@ -137,7 +167,9 @@ def chain_cost(logits: np.ndarray, counts: np.ndarray, prior_logits: np.ndarray,
     return result
 
 
-def draw_chain(logits: np.ndarray, coupling: np.ndarray, noise: np.ndarray, budget: int) -> np.ndarray:
+def draw_chain(
+    logits: np.ndarray, coupling: np.ndarray, noise: np.ndarray, budget: int, n_threads: int = 1
+) -> np.ndarray:
     """Draw codes feature by feature, with at most ``budget`` features each.
 
     Parameters
@@ -150,6 +182,8 @@ def draw_chain(logits: np.ndarray, coupling: np.ndarray, noise: np.ndarray, budg
         Uniform noise.
     budget : int
         Largest number of features of a code.
+    n_threads : int, default=1
+        Largest number of threads.
 
     Returns
     -------
@@ -158,7 +192,12 @@ def draw_chain(logits: np.ndarray, coupling: np.ndarray, noise: np.ndarray, budg
 
     """
     counts = np.empty_like(logits)
-    _draw(logits, coupling, noise, budget, counts)
+
+    def work(first: int, last: int) -> None:
+        rows = slice(first, last)
+        _draw(logits[rows], coupling, noise[rows], budget, counts[rows])
+
+    run_in_threads(len(logits), n_threads, work)
     return counts
 
 
@@ -175,13 +214,76 @@ def draw_relaxed_chain(
     return counts
 
 
-def chain_gradients(coupling: np.ndarray, slopes: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """Return the gradient of the logits from the gradient g of the counts, both of shape (R, K).
+def chain_gradients(
+    coupling: np.ndarray, slopes: np.ndarray, to_counts: np.ndarray, to_logits: np.ndarray, n_threads: int = 1
+) -> np.ndarray:
+    """Return the gradient of the conditional logits of drawn codes.
 
-        d_k = slope_k (g_k + sum_{j > k} coupling_kj d_j),   k = K .. 1
+        d_k = l_k + slope_k (g_k + sum_{j > k} coupling_kj d_j),   k = K .. 1
 
-    ``slopes`` has the derivative of each feature with respect to its own logit.
+    Parameters
+    ----------
+    coupling : ndarray of shape (K, K)
+        Effect of a present feature on the logits of later features.
+    slopes : ndarray of shape (R, K)
+        Derivative of each feature with respect to its own logit.
+    to_counts : ndarray of shape (R, K)
+        g, the gradient of the drawn features where they are used.
+    to_logits : ndarray of shape (R, K)
+        l, the gradient of the conditional logits where they are used.
+    n_threads : int, default=1
+        Largest number of threads.
+
+    Returns
+    -------
+    ndarray of shape (R, K)
+
     """
-    to_logits = np.empty_like(gradient)
-    _backward(coupling, slopes, gradient, to_logits)
-    return to_logits
+    result = np.empty_like(to_counts)
+
+    def work(first: int, last: int) -> None:
+        rows = slice(first, last)
+        _backward(coupling, slopes[rows], to_counts[rows], to_logits[rows], result[rows])
+
+    run_in_threads(len(result), n_threads, work)
+    return result
+
+
+@dataclass(frozen=True)
+class ConditionalDivergence:
+    """Divergence of R codes' conditionals from those of a prior, and its derivatives."""
+
+    cost: np.ndarray
+    """(R,)."""
+    logits: np.ndarray
+    """(R, K): d cost / d logits."""
+    prior_logits: np.ndarray
+    """(R, K): d cost / d prior_logits."""
+
+
+def conditional_divergence(
+    logits: np.ndarray, prior_logits: np.ndarray, counts: np.ndarray, budget: int, n_threads: int = 1
+) -> ConditionalDivergence:
+    """Return sum_k KL(Bernoulli(logit_k), Bernoulli(prior_logit_k)) over the features that the budget reaches.
+
+    Parameters
+    ----------
+    logits, prior_logits : ndarray of shape (R, K)
+        Logits of each feature given the features before it, under posterior and prior.
+    counts : ndarray of shape (R, K)
+        Drawn codes.
+    budget : int
+        The sum is over the features before which fewer than ``budget`` features are present.
+    n_threads : int, default=1
+        Largest number of threads.
+
+    """
+    result = ConditionalDivergence(np.empty_like(logits[:, 0]), np.empty_like(logits), np.empty_like(logits))
+
+    def work(first: int, last: int) -> None:
+        rows = slice(first, last)
+        derivatives = result.logits[rows], result.prior_logits[rows]
+        _divergence(logits[rows], prior_logits[rows], counts[rows], budget, result.cost[rows], *derivatives)
+
+    run_in_threads(len(logits), n_threads, work)
+    return result

@@ -1,10 +1,13 @@
 """Run kernels on several threads."""
 
+import functools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
+
+import numpy as np
 
 _Result = TypeVar("_Result")
 
@@ -41,3 +44,8 @@ def run_in_threads(n: int, n_threads: int, work: Callable[[int, int], _Result]) 
         return [work(0, n)]
     edges = [n * part // n_parts for part in range(n_parts + 1)]
     return list(_pool(n_threads).map(work, edges[:-1], edges[1:]))
+
+
+def summed(parts: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+    """Return the sums of the arrays that several threads have filled."""
+    return tuple(functools.reduce(np.add, arrays) for arrays in zip(*parts, strict=True))

@@ -61,6 +61,12 @@ GradientName = Literal[
     "disarm",
 ]
 
+FEW_FEATURES = 512
+"""Largest number of features for which posteriors have full rank and priors a wide hidden layer by default."""
+PRIOR_HIDDEN, PRIOR_HIDDEN_OF_MANY = 256, 64
+"""Width of the hidden layer of a chain prior for few and for many features."""
+RANK = 32
+"""Rank of couplings, if none is given."""
 PRIOR_ROWS = 16
 """Rows of draws behind the marginals of a chain prior, with 16 draws each."""
 
@@ -85,18 +91,19 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         Number of features, K.
     max_active : int, default=40
         Number of slots, L0. No code has more active slots, and so no more non-zeros, than this.
-    prior : {"slots", "chain"}, default="slots"
+    prior : {"auto", "chain", "slots"}, default="auto"
         Family of p(z).
 
+        - ``"chain"``: each feature depends on the features before it, so that features that go together cost fewer
+          bits. Always learned; for ``posterior="chain"`` and ``"subset"``.
         - ``"slots"``: the paper's. Features are independent of each other.
-        - ``"chain"``: logit p(n_k given n_<k) = bias_k + reads_k . (sum of the writes_j of the features j < k that are
-          present). Features that go together cost fewer bits. Always learned; for ``posterior="chain"`` and
-          ``"subset"``.
+        - ``"auto"``: ``"chain"`` where it can be used, otherwise ``"slots"``.
+    prior_hidden : int, None or "auto", default="auto"
+        Number of hidden units through which features act on later ones under ``prior="chain"``. None is no hidden
+        layer: their effects add up, with ``prior_rank``. ``"auto"`` is 256, or 64 with more than 512 features.
     prior_rank : int or None, default=None
-        Length of the vectors reads_k and writes_k of ``prior="chain"``, at most ``n_components``. None takes 32, or
+        Rank of the matrix of effects in place of a hidden layer, at most ``n_components``. None takes 32, or
         ``n_components`` if that is less.
-    prior_hidden : int or None, default=None
-        Give ``prior="chain"`` a hidden layer of this many rectified units in place of the sum.
     gate_prior : float, default=0.5
         Prior probability that a slot is on, lambda_0; its initial value if ``learn_prior``. With ``prior="chain"``, the
         share of ``max_active`` that the prior expects at first.
@@ -130,9 +137,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         - ``"ordered"``: a distribution over the number of features, and one over features for each position. The first
           features of a code are a code of their own (``transform(X, budget=m)``).
         - ``"shared"``: the paper's, one gate probability and one feature distribution for all slots.
-    posterior_rank : int or None, default=None
+    posterior_rank : int, None or "auto", default="auto"
         Rank of the matrix by which ``posterior="chain"`` couples features. None is full rank, which takes
         ``n_components``² numbers and as much time; with a rank, both grow in proportion to ``n_components``.
+        ``"auto"`` is full rank, or 32 with more than 512 features.
     gradient : str, default="reinmax"
         Gradient estimator for the discrete draw. For all posteriors: ``"reinmax"``, ``"straight_through"``,
         ``"darn"``, ``"annealed_straight_through"``, ``"score_function"`` and ``"leave_one_out"``. For all but
@@ -234,8 +242,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         "n_components",
         "max_active",
         "prior",
-        "prior_rank",
         "prior_hidden",
+        "prior_rank",
         "hidden",
         "gate_hidden",
         "share_layers",
@@ -248,9 +256,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         **COMMON_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "max_active": [Interval(Integral, 1, LARGEST_BUDGET, closed="both")],
-        "prior": [StrOptions({"slots", "chain"})],
+        "prior": [StrOptions({"auto", "chain", "slots"})],
+        "prior_hidden": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
         "prior_rank": [Interval(Integral, 1, None, closed="left"), None],
-        "prior_hidden": [Interval(Integral, 1, None, closed="left"), None],
         "gate_prior": [Interval(Real, 0, 1, closed="neither")],
         "learn_prior": ["boolean"],
         "gate_hidden": [tuple, list],
@@ -259,7 +267,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         "likelihood": [StrOptions({"auto"}), Registered(LIKELIHOODS)],
         "binarize": [StrOptions({"dynamic", "threshold", "probability"})],
         "posterior": [Registered(POSTERIORS)],
-        "posterior_rank": [Interval(Integral, 1, None, closed="left"), None],
+        "posterior_rank": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
         "gradient": [Registered(GRADIENTS)],
         "kl": [StrOptions({"exact", "paper"})],
         "n_samples": [Interval(Integral, 1, LARGEST_N_SAMPLES, closed="both")],
@@ -283,9 +291,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         *,
         n_components: int = 200,
         max_active: int = 40,
-        prior: Literal["slots", "chain"] = "slots",
+        prior: Literal["auto", "chain", "slots"] = "auto",
+        prior_hidden: int | Literal["auto"] | None = "auto",
         prior_rank: int | None = None,
-        prior_hidden: int | None = None,
         gate_prior: float = 0.5,
         learn_prior: bool = True,
         hidden: tuple[int, ...] = (512, 384, 256),
@@ -296,7 +304,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         likelihood: Literal["auto", "bernoulli", "gaussian"] = "auto",
         binarize: Literal["dynamic", "threshold", "probability"] = "dynamic",
         posterior: Literal["chain", "subset", "ordered", "shared"] = "chain",
-        posterior_rank: int | None = None,
+        posterior_rank: int | Literal["auto"] | None = "auto",
         gradient: GradientName = "reinmax",
         kl: Literal["exact", "paper"] = "exact",
         n_samples: int = 1,
@@ -326,8 +334,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         self.n_components = n_components
         self.max_active = max_active
         self.prior = prior
-        self.prior_rank = prior_rank
         self.prior_hidden = prior_hidden
+        self.prior_rank = prior_rank
         self.gate_prior = gate_prior
         self.learn_prior = learn_prior
         self.hidden = hidden
@@ -582,18 +590,19 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         """Raise for settings of the prior and of the coupling that exclude each other."""
         for name in ("prior_rank", "posterior_rank"):
             rank = getattr(self, name)
-            if rank is not None and rank > self.n_components:
+            if isinstance(rank, Integral) and int(rank) > self.n_components:
                 raise ValueError(f"{name}={rank} is above n_components={self.n_components}; set at most that")
-        if self.posterior_rank is not None and self.posterior != "chain":
+        if isinstance(self.posterior_rank, Integral) and self.posterior != "chain":
             raise ValueError(
                 f"posterior_rank={self.posterior_rank} needs posterior='chain', which couples features; "
                 f"posterior={self.posterior!r} does not"
             )
-        if self.prior == "slots":
+        if self._prior_family(family) == "slots":
             for name in ("prior_rank", "prior_hidden"):
-                if getattr(self, name) is not None:
+                if isinstance(getattr(self, name), Integral):
                     raise ValueError(
-                        f"{name}={getattr(self, name)} needs prior='chain'; set that prior, or {name}=None"
+                        f"{name}={getattr(self, name)} needs prior='chain', and the prior is 'slots'; set {name} to "
+                        "its default, or a prior and a posterior that can be chains"
                     )
             return
         if not family.draws_sets:
@@ -602,10 +611,16 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 f"prior='chain' is a prior over sets, and codes of posterior={self.posterior!r} are counts; "
                 f"use prior='slots', or one of the posteriors {', '.join(possible)}"
             )
-        if self.prior_rank is not None and self.prior_hidden is not None:
+        if self.prior_rank is not None and isinstance(self.prior_hidden, Integral):
             raise ValueError("prior_rank and prior_hidden exclude each other; set one of them")
         if not self.learn_prior:
             raise ValueError("prior='chain' is always learned; set learn_prior=True, or prior='slots'")
+
+    def _prior_family(self, family: type[PosteriorNetwork]) -> Literal["chain", "slots"]:
+        """Return the family of the prior, with ``"auto"`` resolved."""
+        if self.prior == "auto":
+            return "chain" if family.draws_sets and self.learn_prior else "slots"
+        return "chain" if self.prior == "chain" else "slots"
 
     def _check_distributed(self, callback: object) -> None:
         """Raise for settings that several processes cannot have."""
@@ -639,13 +654,15 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 raise ValueError(f"the model has {name}={value!r}, which partial_fit cannot change; use fit")
 
     def _model_config(self, n_inputs: int, likelihood: str) -> ModelConfig:
+        prior = self._prior_family(self._module_class.posteriors[self.posterior])
+        hidden, rank = self._prior_units() if prior == "chain" else (None, None)
         return ModelConfig(
             n_inputs=n_inputs,
             n_features=int(self.n_components),
             n_slots=int(self.max_active),
-            prior=str(self.prior),
-            prior_rank=_optional_int(self.prior_rank),
-            prior_hidden=_optional_int(self.prior_hidden),
+            prior=prior,
+            prior_hidden=hidden,
+            prior_rank=rank,
             gate_prior=float(self.gate_prior),
             learn_prior=bool(self.learn_prior),
             hidden=tuple(int(width) for width in self.hidden),
@@ -654,12 +671,30 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             share_layers=bool(self.share_layers),
             normalize_logits=bool(self.normalize_logits),
             posterior=str(self.posterior),
-            posterior_rank=_optional_int(self.posterior_rank),
+            posterior_rank=self._posterior_rank(),
             likelihood=likelihood,
             gate_temperature=float(self.gate_temperature),
             feature_temperature=float(self.feature_temperature),
             temper_posterior=GRADIENTS[self.gradient].tempers_posterior,
         )
+
+    def _prior_units(self) -> tuple[int | None, int | None]:
+        """Return the width of the hidden layer of a chain prior, or the rank of its coupling; the other is None."""
+        n_features = int(self.n_components)
+        if self.prior_rank is not None:
+            return None, int(self.prior_rank)
+        if self.prior_hidden is None:
+            return None, min(RANK, n_features)
+        if self.prior_hidden == "auto":
+            return (PRIOR_HIDDEN if n_features <= FEW_FEATURES else PRIOR_HIDDEN_OF_MANY), None
+        return int(self.prior_hidden), None
+
+    def _posterior_rank(self) -> int | None:
+        """Return the rank of the coupling of the posterior; None for full rank, or without a coupling."""
+        if self.posterior_rank == "auto":
+            many = self.posterior == "chain" and self.n_components > FEW_FEATURES
+            return min(RANK, int(self.n_components)) if many else None
+        return None if self.posterior_rank is None else int(self.posterior_rank)
 
     def _train_config(self, likelihood: str) -> train.TrainConfig:
         return train.TrainConfig(
@@ -1030,10 +1065,6 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 def _monitor(fitted: FittedSDLGM, rows: Rows, seed: int) -> train.Monitor:
     scaling = fitted.scaling
     return train.Monitor(rows, seed, prepare=scaling.apply, log_jacobian=scaling.log_jacobian)
-
-
-def _optional_int(value: int | None) -> int | None:
-    return None if value is None else int(value)
 
 
 def _params_of(config: ModelConfig) -> dict[str, Any]:

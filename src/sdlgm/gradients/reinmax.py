@@ -29,3 +29,8 @@ class ReinMax(HardDraws):
         # The formula above, transposed: 1/2 [(c + n p) * g - c (p' g)].
         mean = (probs * gradient).sum(-1, keepdim=True)
         return 0.5 * (torch.add(drawn, probs, alpha=n_draws).mul_(gradient) - drawn * mean)
+
+    @classmethod
+    def binary_slopes(cls, drawn, probs):
+        # Half the probability of the value that was not drawn: the formula above for two symbols.
+        return (drawn - probs).abs_().mul_(0.5)

@@ -110,7 +110,7 @@ def _prior_of_number(model: SDLGM, budget: int) -> np.ndarray:
     """Return the prior distribution of the number of active slots; that of a chain is estimated from draws."""
     from scipy.stats import binom
 
-    if model.prior == "slots":
+    if model.module_.config.prior == "slots":
         return binom.pmf(np.arange(budget + 1), budget, model.gate_prior_)
     codes = model.sample_prior_codes(PRIOR_DRAWS, random_state=0)
     return np.bincount(_n_active(codes), minlength=budget + 1) / PRIOR_DRAWS

@@ -137,6 +137,8 @@ class Checkpoint:
                 expected = torch.Size() if name == "step" else parameters[index].shape
                 if tensor.shape != expected:
                     raise ValueError(f"optimizer.{index}.{name} has the shape {tuple(tensor.shape)}")
+                if name != "step":  # the fused optimiser expects moments with the memory layout of their parameter
+                    of_parameter[name] = torch.empty_like(parameters[index], device="cpu").copy_(tensor)
         groups = trainer.optimizer.state_dict()["param_groups"]
         trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from enumeration import L0, K, all_counts
 from oracles import distribution
 from sdlgm.model import Noise, arrays
-from sdlgm.model.codes.coupling import StateCoupling
+from sdlgm.model.codes.coupling import HiddenCoupling, LowRankCoupling
 from sdlgm.model.codes.priors import ChainPrior
 from sdlgm.model.codes.under_chain import ChainUnderChain, SubsetUnderChain
 
@@ -48,7 +48,8 @@ def exact_divergence(posterior, prior) -> float:
 @pytest.mark.parametrize("hidden", [False, True])
 def test__chain_prior__by_hand__is_the_product_of_the_conditionals(hidden):
     module = tiny_chain_prior(hidden=hidden)
-    bias, reads, writes, start = (p.detach().numpy() for p in (module.bias, module.reads, module.writes, module.start))
+    bias, reads, writes = (p.detach().numpy() for p in (module.bias, module.reads, module.writes))
+    start = np.zeros(2) if module.start is None else module.start.detach().numpy()
     total = 0.0
     for code in itertools.product((0, 1), repeat=K):
         expected = 1.0
@@ -115,8 +116,8 @@ def test__cost__value_and_gradients__equal_the_plain_version(name, dtype, monkey
         return (2 * torch.randn(shape, generator=generator, dtype=dtype)).requires_grad_()
 
     logits, bias, reads, writes, start = normal(5, 6), normal(1, 6), normal(6, 2), normal(6, 2), normal(2)
-    prior = ChainUnderChain(bias, StateCoupling(reads, writes, start, rectified=True), n_slots)
-    own = StateCoupling(normal(6, 2), normal(6, 2), torch.zeros(2, dtype=dtype), rectified=False)
+    prior = ChainUnderChain(bias, HiddenCoupling(reads, writes, start), n_slots)
+    own = LowRankCoupling(normal(6, 2), normal(6, 2))
     posterior = ChainUnderChain(logits, own, n_slots) if name == "chain" else SubsetUnderChain(logits, n_slots)
     counts = posterior.sample(40, Noise(generator)).detach().requires_grad_()
     assert bool((counts.sum(-1) == n_slots).any())

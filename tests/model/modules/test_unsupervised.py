@@ -18,7 +18,7 @@ MODELS = [
     *((name, {}) for name in sorted(POSTERIORS)),
     *((name, prior) for name in ("chain", "subset") for prior in CHAIN_PRIORS),
     ("chain", {"posterior_rank": 2}),
-    ("chain", {"prior": "chain", "posterior_rank": 2}),
+    ("chain", {"prior": "chain", "prior_rank": 2, "posterior_rank": 2}),
 ]
 
 

@@ -50,7 +50,7 @@ def test__posterior__any_batch__has_the_shapes_of_the_contract(name, noise, loop
         posterior.counts(symbols),
         posterior.sample(5, noise),
         posterior.relaxed_sample(5, WARM, noise),
-        posterior.counts(posterior.with_gradient(symbols, GRADIENTS["reinmax"].to_log_probs)),
+        posterior.counts(posterior.with_gradient(symbols, GRADIENTS["reinmax"])),
     ):
         assert codes.shape == (5, BATCH, N_FEATURES)
     assert posterior.mode().shape == (BATCH, N_FEATURES)

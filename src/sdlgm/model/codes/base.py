@@ -5,10 +5,9 @@ distribution draws; its shape differs from family to family, and `CodeDistributi
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -18,11 +17,18 @@ from sdlgm.model.noise import Noise
 
 KL = Literal["exact", "paper"]
 
-GradientRule = Callable[[Tensor, Tensor, Tensor, int], Tensor]
-"""From the gradient with respect to drawn symbols to that with respect to their log-probabilities.
 
-The arguments are that gradient, the symbols, their probabilities and the number of draws.
-"""
+@runtime_checkable
+class GradientRule(Protocol):
+    """The way in which a gradient estimator differentiates hard draws."""
+
+    def to_log_probs(self, gradient: Tensor, drawn: Tensor, probs: Tensor, n_draws: int, /) -> Tensor:
+        """Return the gradient of the log-probabilities, given that of the drawn symbols."""
+        ...
+
+    def binary_slopes(self, drawn: Tensor, probs: Tensor, /) -> Tensor:
+        """Return the derivative of drawn binary variables with respect to their log-odds."""
+        ...
 
 
 @dataclass(frozen=True)

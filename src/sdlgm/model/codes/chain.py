@@ -2,7 +2,7 @@
 
     q(n_k = 1 | n_1 .. n_{k-1}, x) = sigmoid(logit_k(x) + sum_{j < k} coupling_jk n_j), and 0 once L0 are present.
 
-The coupling is a matrix or a state of few units (`sdlgm.model.codes.coupling`).
+`sdlgm.model.codes.coupling` has couplings of low rank, too.
 
 Such a distribution can prefer one of two features to both, which no product of independent features can, so the bound
 is tighter. Expectations under it have no closed form. The divergence from the prior is a sum over the features,
@@ -27,7 +27,7 @@ from sdlgm.model import arrays
 from sdlgm.model.arrays import as_array
 from sdlgm.model.autograd import first_order
 from sdlgm.model.codes.base import KL, GradientRule, Prior, PriorTerms, Temperatures
-from sdlgm.model.codes.coupling import Coupling, DenseCoupling
+from sdlgm.model.codes.coupling import Coupling, DrawnCodes, PosteriorCoupling
 from sdlgm.model.codes.slots import SlotDistribution
 from sdlgm.model.codes.subset import N_DRAWS, Subsets, log_repetitions
 from sdlgm.model.noise import Noise
@@ -51,6 +51,11 @@ class Chain(Subsets[Prior]):
 
     has_closed_kl = False
 
+    @cached_property
+    def _drawn(self) -> list[DrawnCodes]:
+        """The codes that `with_gradient` has returned. Their conditional logits need not be computed again."""
+        return []
+
     @property
     def summary(self) -> Float[Tensor, "batch K"]:
         return self.logits
@@ -72,22 +77,31 @@ class Chain(Subsets[Prior]):
         """
         uniform = _positive_uniform((n_samples, *self.logits.shape), self.logits, noise)
         logistic = torch.logit(uniform, eps=torch.finfo(uniform.dtype).eps)
-        return self.coupling.draw_relaxed(self.logits, logistic, float(temperatures.feature), self.n_slots)
+        return self._posterior_coupling.draw_relaxed(self.logits, logistic, float(temperatures.feature), self.n_slots)
 
     def conditional_logits(self, counts: Float[Tensor, "*codes K"]) -> Float[Tensor, "*codes K"]:
+        for drawn in self._drawn:
+            if counts is drawn.counts:
+                return drawn.conditional_logits
         return self.coupling.conditional_logits(self.logits, counts)
 
     def with_temperature(self, temperature: Float[Tensor, ""]) -> "Chain[Prior]":
-        return replace(self, logits=self.logits / temperature, coupling=self.coupling.divided_by(temperature))
+        coupling = self._posterior_coupling.divided_by(temperature)
+        return replace(self, logits=self.logits / temperature, coupling=coupling)
 
     def with_gradient(self, drawn: Float[Tensor, "S batch K"], rule: GradientRule) -> Float[Tensor, "S batch K"]:
         """Return the drawn features with an estimated gradient, which includes their effect on later features."""
-        present = torch.sigmoid(self.conditional_logits(drawn).detach())
-        probs, symbols = torch.stack([1 - present, present], -1), torch.stack([1 - drawn, drawn], -1)
-        unit = drawn.new_tensor([0.0, 1.0]).expand_as(symbols)
-        off, on = rule(unit, symbols, probs, 1).unbind(-1)
-        slopes = self.within_budget(drawn) * (on * (1 - present) - off * present)
-        return self.coupling.with_slopes(self.logits, drawn, slopes)
+        with torch.no_grad():
+            conditional = self.coupling.conditional_logits(self.logits, drawn)
+            slopes = rule.binary_slopes(drawn, torch.sigmoid(conditional)).mul_(self.within_budget(drawn))
+        result = self._posterior_coupling.with_slopes(self.logits, DrawnCodes(drawn, conditional), slopes)
+        self._drawn.append(result)
+        return result.counts
+
+    @property
+    def _posterior_coupling(self) -> PosteriorCoupling:
+        assert isinstance(self.coupling, PosteriorCoupling), "a prior is not differentiated through its draws"
+        return self.coupling
 
     def log_prob_of(self, symbols: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch"]:
         return self.log_prob(symbols)
@@ -135,10 +149,10 @@ class ChainDistribution(Chain[SlotDistribution]):
 
     def cost(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> Float[Tensor, "S batch"]:
         """Return the sum of the conditional divergences given drawn codes, less `log_repetitions`."""
-        if not (arrays.has_kernels(self.logits) and isinstance(self.coupling, DenseCoupling)):
+        if not arrays.has_kernels(self.logits):
             return self.terms_given(counts, prior).kl
         charges = prior.gate_logit + prior.feature_log_probs
-        cost = _Cost.apply(counts, self.logits, self.coupling.matrix, charges, self.n_slots)
+        cost = _Cost.apply(self.conditional_logits(counts), counts, charges, self.n_slots)
         return cost - self.n_slots * F.logsigmoid(-prior.gate_logit) - log_repetitions(counts, prior)
 
     def terms_given(self, counts: Float[Tensor, "S batch K"], prior: SlotDistribution) -> PriorTerms:
@@ -165,26 +179,20 @@ class _Cost(torch.autograd.Function):
     """The kernel, which returns the derivatives as well."""
 
     @staticmethod
-    def forward(ctx, counts: Tensor, logits: Tensor, coupling: Tensor, charges: Tensor, n_slots: int) -> Tensor:
-        conditional = (logits + counts @ coupling).flatten(0, 1)
-        result = _kernels.chain_cost(as_array(conditional), as_array(counts.flatten(0, 1)), as_array(charges), n_slots)
-        ctx.result = result
-        ctx.save_for_backward(counts, coupling)
-        return torch.from_numpy(result.cost).unflatten(0, counts.shape[:2])
+    def forward(ctx, conditional: Tensor, counts: Tensor, charges: Tensor, n_slots: int) -> Tensor:
+        logits, codes = as_array(conditional.flatten(0, 1)), as_array(counts.flatten(0, 1))
+        ctx.result = _kernels.chain_cost(logits, codes, as_array(charges), n_slots)
+        return torch.from_numpy(ctx.result.cost).unflatten(0, counts.shape[:2])
 
     @staticmethod
     @first_order
     def backward(ctx, *gradients: Tensor):
         (gradient,) = gradients
-        counts, coupling = ctx.saved_tensors
         result: _kernels.ChainCost = ctx.result
-        weight = gradient.flatten().unsqueeze(-1)
-        to_conditional = weight * torch.from_numpy(result.logits)
-        to_counts = torch.addmm(weight * torch.from_numpy(result.counts), to_conditional, coupling.T)
-        to_coupling = torch.triu(counts.flatten(0, 1).T @ to_conditional, 1)
-        to_charges = -(weight.T @ torch.from_numpy(result.presence)).squeeze(0) if ctx.needs_input_grad[3] else None
-        shape = counts.shape
-        return to_counts.view(shape), to_conditional.view(shape).sum(0), to_coupling, to_charges, None
+        shape, weight = (*gradient.shape, -1), gradient.flatten().unsqueeze(-1)
+        to_conditional, to_counts = (weight * torch.from_numpy(part) for part in (result.logits, result.counts))
+        to_charges = -(weight.T @ torch.from_numpy(result.presence)).squeeze(0) if ctx.needs_input_grad[2] else None
+        return to_conditional.view(shape), to_counts.view(shape), to_charges, None
 
 
 def _positive_uniform(shape: tuple[int, ...], like: Tensor, noise: Noise) -> Tensor:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-from sdlgm.model.codes.coupling import StateCoupling
+from sdlgm.model.codes.coupling import HiddenCoupling, LowRankCoupling
 from sdlgm.model.codes.slots import SlotDistribution
 from sdlgm.model.codes.under_chain import ChainUnderChain
 
@@ -59,28 +59,23 @@ class ChainPrior(nn.Module):
     gate_prior : float
         Share of the budget that is used at first.
     n_units : int
-        Number of units of the state: the rank of the coupling, or the width of a hidden layer.
+        Rank of the coupling, or width of its hidden layer.
     hidden : bool
-        Whether the units are rectified.
+        Whether there is a hidden layer.
 
     """
-
-    start: torch.Tensor
 
     def __init__(self, n_features: int, n_slots: int, gate_prior: float, n_units: int, *, hidden: bool):
         super().__init__()
         self.n_slots = n_slots
-        self.hidden = hidden
         self.bias = nn.Parameter(torch.full((1, n_features), log_odds(share_present(gate_prior, n_slots, n_features))))
         self.reads = nn.Parameter(torch.zeros(n_features, n_units))
         self.writes = nn.Parameter(torch.randn(n_features, n_units) / math.sqrt(n_units))
-        # Without a hidden layer the biases say it all.
-        start = torch.zeros(n_units)
-        if hidden:
-            self.start = nn.Parameter(start)
-        else:
-            self.register_buffer("start", start)
+        self.start = nn.Parameter(torch.zeros(n_units)) if hidden else None
 
     def forward(self) -> ChainUnderChain:
-        coupling = StateCoupling(self.reads, self.writes, self.start, self.hidden)
+        if self.start is None:
+            coupling = LowRankCoupling(self.reads, self.writes)
+        else:
+            coupling = HiddenCoupling(self.reads, self.writes, self.start)
         return ChainUnderChain(self.bias, coupling, self.n_slots)

@@ -24,4 +24,4 @@ class _Symbols(torch.autograd.Function):
     def backward(ctx, *gradients: Tensor):
         (gradient,) = gradients
         probs, drawn = ctx.saved_tensors
-        return ctx.rule(gradient, drawn, probs, ctx.n_draws).sum(0), None, None, None, None
+        return ctx.rule.to_log_probs(gradient, drawn, probs, ctx.n_draws).sum(0), None, None, None, None

@@ -88,7 +88,7 @@ class _ConditionalDivergence(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits: Tensor, prior_logits: Tensor, counts: Tensor, n_slots: int) -> Tensor:
         q, p, codes = (as_array(part.flatten(0, 1)) for part in (logits, prior_logits, counts))
-        ctx.result = _kernels.conditional_divergence(q, p, codes, n_slots)
+        ctx.result = _kernels.conditional_divergence(q, p, codes, n_slots, torch.get_num_threads())
         return torch.from_numpy(ctx.result.cost).unflatten(0, counts.shape[:2])
 
     @staticmethod

@@ -15,6 +15,7 @@ from sdlgm.model.codes.slots import SlotDistribution
 from sdlgm.model.codes.subset import log_repetitions
 from sdlgm.model.likelihoods import LIKELIHOODS
 from sdlgm.model.modules.base import Batch, Objective, Step, TemperedModule, Watched
+from sdlgm.model.networks.code_layer import MANY_FEATURES, CodeLayer
 from sdlgm.model.networks.layers import mlp
 from sdlgm.model.networks.posteriors import POSTERIORS, EncoderOptions, PosteriorNetwork
 from sdlgm.model.noise import Noise
@@ -22,9 +23,6 @@ from sdlgm.model.shards import WHOLE_BATCH, Shard
 
 # Codes of each observation that the importance-weighted bound decodes at a time.
 IMPORTANCE_CHUNK = 16
-
-PRIOR_RANK = 32
-"""Rank of the coupling of a chain prior, if none is set and there are as many features."""
 
 Bound = Literal["discrete", "relaxed"]
 
@@ -40,7 +38,9 @@ class ModelConfig:
     learn_prior: bool = True
     prior: str = "slots"
     prior_rank: int | None = None
+    """Rank of the coupling of a chain prior."""
     prior_hidden: int | None = None
+    """Width of the hidden layer of a chain prior, which then has no rank."""
     hidden: tuple[int, ...] = (512, 384, 256)
     gate_hidden: tuple[int, ...] = (64,)
     activation: str = "silu"
@@ -48,16 +48,12 @@ class ModelConfig:
     normalize_logits: bool = True
     posterior: str = "chain"
     posterior_rank: int | None = None
+    """Rank of the coupling of a chain posterior; None for full rank."""
     likelihood: str = "bernoulli"
     gate_temperature: float = 1.0
     feature_temperature: float = 1.0
     temper_posterior: bool = False
     """Whether all logits of the posterior are divided by the feature temperature."""
-
-    @property
-    def n_prior_units(self) -> int:
-        """Number of units of a chain prior's state."""
-        return self.prior_hidden or self.prior_rank or min(PRIOR_RANK, self.n_features)
 
 
 @dataclass(frozen=True)
@@ -102,7 +98,10 @@ class SDLGMModule(TemperedModule):
             rank=config.posterior_rank,
         )
         self.posterior = self.posteriors[config.posterior](n_inputs, n_features, n_slots, options)
-        self.decoder = mlp([n_features, *reversed(config.hidden), n_inputs], config.activation)
+        sizes = [n_features, *reversed(config.hidden), n_inputs]
+        self.decoder = mlp(sizes, config.activation)
+        if n_features >= MANY_FEATURES:
+            self.decoder[0] = CodeLayer(sizes[0], sizes[1])
         self.likelihood = LIKELIHOODS[config.likelihood](n_inputs)
         self._add_temperatures(config.gate_temperature, config.feature_temperature)
 
@@ -111,8 +110,9 @@ class SDLGMModule(TemperedModule):
         n_features, n_slots, gate_prior = config.n_features, config.n_slots, config.gate_prior
         if config.prior == "slots":
             return SlotPrior(n_features, n_slots, gate_prior, learn=config.learn_prior)
-        hidden = config.prior_hidden is not None
-        return ChainPrior(n_features, n_slots, gate_prior, config.n_prior_units, hidden=hidden)
+        n_units = config.prior_hidden or config.prior_rank
+        assert n_units is not None
+        return ChainPrior(n_features, n_slots, gate_prior, n_units, hidden=config.prior_hidden is not None)
 
     @property
     def n_logits(self) -> int:

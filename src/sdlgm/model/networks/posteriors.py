@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from sdlgm.model.codes.base import CodeDistribution
 from sdlgm.model.codes.chain import Chain, ChainDistribution
-from sdlgm.model.codes.coupling import Coupling, DenseCoupling, StateCoupling
+from sdlgm.model.codes.coupling import DenseCoupling, LowRankCoupling, PosteriorCoupling
 from sdlgm.model.codes.ordered import OrderedDistribution
 from sdlgm.model.codes.priors import SlotPrior, log_odds, share_present
 from sdlgm.model.codes.slots import SlotDistribution, log_binomial
@@ -193,10 +193,10 @@ class ChainPosterior(PosteriorNetwork):
             self.writes = nn.Parameter(torch.randn(n_features, options.rank) / math.sqrt(options.rank))
         self.rank = options.rank
 
-    def _coupling(self) -> Coupling:
+    def _coupling(self) -> PosteriorCoupling:
         if self.rank is None:
             return DenseCoupling(torch.triu(self.coupling, 1))
-        return StateCoupling(self.reads, self.writes, self.reads.new_zeros(self.rank), rectified=False)
+        return LowRankCoupling(self.reads, self.writes)
 
     def make_encoder(self, n_inputs: int, options: EncoderOptions) -> LogitEncoder:
         return _presence_encoder(n_inputs, self.n_features, self.n_slots, options)
