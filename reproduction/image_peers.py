@@ -1,7 +1,7 @@
 """Peers that describe an image by at most k coefficients: a top-k sparse autoencoder and dictionary learning.
 
 Their coefficients are rounded. The length of a code is that of an ideal entropy code of the rounded coefficients, with
-frequencies from training images.
+probabilities from training images; see `reproduction.code_lengths`. Supports get the prior that the SDLGM has.
 """
 
 import warnings
@@ -14,8 +14,11 @@ import torch
 from sklearn.decomposition import MiniBatchDictionaryLearning
 from torch import Tensor, nn
 
+from reproduction.code_lengths import chain_supports, feature_values, independent_supports, pooled_values, shortest
+
 DICTIONARY_IMAGES, DICTIONARY_PASSES = 20_000, 4
-PRICED_IMAGES = 2_000  # training images for the frequencies and the choice of the rounding
+ROUNDED_IMAGES = 2_000  # training images for the choice of the rounding
+HELD_OUT = 1 / 11  # of the training images (5,000 of MNIST's 55,000): these choose between codes, and epochs
 LEVELS = (4, 8, 16, 32, 64, 128, 256)  # of a rounded coefficient, over the range of all coefficients
 ROUNDING_COST = 1.05  # choose the fewest levels that raise the error by at most this factor
 
@@ -31,6 +34,12 @@ class Coded:
     n_active: float
     """Mean number of non-zero coefficients."""
     decoded: np.ndarray
+    supports: str
+    """The shorter code of the supports on held-out images: "chain" or "independent"."""
+    values: str
+    """The shorter code of the values on held-out images: "pooled" or "by feature"."""
+    support_bits: dict[str, float]
+    """Mean length of the supports in either code."""
 
 
 class TopK(nn.Module):
@@ -84,7 +93,7 @@ def top_k_autoencoder(
     def decode(codes: np.ndarray) -> np.ndarray:
         return model.decoder(torch.from_numpy(codes)).numpy()
 
-    return _coded(encode, decode, train[:PRICED_IMAGES], test)
+    return _coded(encode, decode, train, test, seed)
 
 
 def fitted_dictionary(train: np.ndarray, *, n_features: int, seed: int) -> MiniBatchDictionaryLearning:
@@ -104,7 +113,9 @@ def _dependent_atoms() -> Iterator[None]:
         yield
 
 
-def dictionary_codes(learner: MiniBatchDictionaryLearning, train: np.ndarray, test: np.ndarray, *, k: int) -> Coded:
+def dictionary_codes(
+    learner: MiniBatchDictionaryLearning, train: np.ndarray, test: np.ndarray, *, k: int, seed: int
+) -> Coded:
     """Encode images by orthogonal matching pursuit with at most k non-zero coefficients."""
     learner.set_params(transform_n_nonzero_coefs=k)
     mean = train.mean(0)
@@ -112,49 +123,57 @@ def dictionary_codes(learner: MiniBatchDictionaryLearning, train: np.ndarray, te
         return _coded(
             lambda images: learner.transform(images - mean),
             lambda codes: codes @ learner.components_ + mean,
-            train[:PRICED_IMAGES],
+            train,
             test,
+            seed,
         )
 
 
 def _coded(
     encode: Callable[[np.ndarray], np.ndarray],
     decode: Callable[[np.ndarray], np.ndarray],
-    priced: np.ndarray,
+    train: np.ndarray,
     test: np.ndarray,
+    seed: int,
 ) -> Coded:
-    """Round the codes of the test images and measure them with the frequencies of some training images."""
+    """Round the codes of the test images and measure them with the codes of the training images."""
+    codes = encode(train)
+    step = _step(codes[:ROUNDED_IMAGES], decode, train[:ROUNDED_IMAGES])
+    all_known = _levels(codes, step)
+    n_known = len(all_known) - max(1, round(len(all_known) * HELD_OUT))
+    known, held_out = all_known[:n_known], all_known[n_known:]
+    lowest, highest = int(known.min()), int(known.max())
+    held_out, levels = (each.clip(lowest, highest) for each in (held_out, _levels(encode(test), step)))
+    support_codes = {
+        "independent": independent_supports(known),
+        "chain": chain_supports(known, held_out, seed=seed),
+    }
+    value_codes = {"pooled": pooled_values(known), "by feature": feature_values(known)}
+    supports, values = shortest(support_codes, held_out), shortest(value_codes, held_out)
+    bits = support_codes[supports](levels) + value_codes[values](levels)
+    decoded = np.clip(decode((levels * step).astype(codes.dtype)), 0, 1)
+    return Coded(
+        bits=float(bits.mean()),
+        error=float(np.square(decoded - test).mean()),
+        n_active=float((levels != 0).sum(1).mean()),
+        decoded=decoded,
+        supports=supports,
+        values=values,
+        support_bits={name: float(lengths(levels).mean()) for name, lengths in support_codes.items()},
+    )
 
-    def error(codes: np.ndarray, images: np.ndarray) -> float:
-        return float(np.square(np.clip(decode(codes), 0, 1) - images).mean())
 
-    known, codes = encode(priced), encode(test)
-    lowest, highest = float(known.min()), float(known.max())
-    allowed = ROUNDING_COST * error(known, priced)
-    steps = [(highest - lowest) / (levels - 1) for levels in LEVELS]
-    step = next((step for step in steps if error(_rounded(known, step), priced) <= allowed), steps[-1])
-    rounded = _rounded(codes, step)
-    decoded = np.clip(decode(rounded), 0, 1)
-    bits = code_lengths(np.rint(known / step).astype(int), np.rint(codes / step).astype(int))
-    n_active = float((rounded != 0).sum(1).mean())
-    return Coded(float(bits.mean()), float(np.square(decoded - test).mean()), n_active, decoded)
+def _levels(codes: np.ndarray, step: float) -> np.ndarray:
+    return np.rint(codes / step).astype(int)
 
 
-def _rounded(codes: np.ndarray, step: float) -> np.ndarray:
-    return (np.rint(codes / step) * step).astype(codes.dtype)
+def _step(codes: np.ndarray, decode: Callable[[np.ndarray], np.ndarray], images: np.ndarray) -> float:
+    """Return the step of the rounding with the fewest levels that raise the error by at most `ROUNDING_COST`."""
 
+    def error(of: np.ndarray) -> float:
+        return float(np.square(np.clip(decode(of), 0, 1) - images).mean())
 
-def code_lengths(known: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Return the bits of each row of integers in an ideal entropy code.
-
-    The code states for each feature whether it is present, and the value of each present feature. Probabilities are the
-    frequencies in the rows of ``known``, with an additive smoothing of one half.
-    """
-    present = (known != 0).sum(0)
-    share = (present + 0.5) / (len(known) + 1)
-    there = levels != 0
-    of_presence = -np.where(there, np.log2(share), np.log2(1 - share)).sum(1)
-    lowest = min(known.min(), levels.min())
-    frequency = np.bincount((known[known != 0] - lowest).ravel(), minlength=max(known.max(), levels.max()) - lowest + 1)
-    surprise = -np.log2((frequency + 0.5) / (frequency + 0.5).sum())
-    return of_presence + np.where(there, surprise[levels - lowest], 0.0).sum(1)
+    allowed = ROUNDING_COST * error(codes)
+    steps = [float(codes.max() - codes.min()) / (levels - 1) for levels in LEVELS]
+    rounded = ((step, (_levels(codes, step) * step).astype(codes.dtype)) for step in steps)
+    return next((step for step, of in rounded if error(of) <= allowed), steps[-1])

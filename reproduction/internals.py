@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from sdlgm import _tensorfile
+import scipy.sparse as sp
+
+from sdlgm import SDLGM, _tensorfile
+from sdlgm.estimators import _evaluation
 from sdlgm.estimators._compat import StrOptions
 from sdlgm.estimators._migrations import added_since
 from sdlgm.estimators._thresholds import GRID as THRESHOLDS
@@ -68,6 +71,7 @@ __all__ = [
     "best_threshold",
     "best_thresholds",
     "checkpoint_iteration",
+    "code_bits",
     "f1",
     "labels_at",
     "log_odds",
@@ -76,6 +80,11 @@ __all__ = [
     "spaced_rows",
     "symbols_with_gradient",
 ]
+
+
+def code_bits(model: SDLGM, codes: sp.csr_matrix) -> float:
+    """Return the mean -log2 p(z) of codes, as `SDLGM.evaluate` does for the codes of `SDLGM.transform`."""
+    return _evaluation.code_bits(model._fitted, codes)
 
 
 def checkpoint_iteration(path: Path) -> int:

@@ -1,12 +1,9 @@
 """docs/results/figures/figures.md: the figures, and the codes of peers."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from reproduction.figures import MAP_IMAGES
+from reproduction.figures import MAP_IMAGES, equal_bits
 from reproduction.pages.markdown import heading, line, protocol_lines
 
 TITLES = {
@@ -18,23 +15,25 @@ TITLES = {
     "peers": "Reconstruction error against the length of a code.",
     "peers_images": "The same images decoded from the codes of the SDLGM and of the peers.",
 }
+ARTICLES = {
+    "top-k sparse autoencoder": "the top-k sparse autoencoder",
+    "dictionary learning": "dictionary learning",
+}
 
 
-def _compared(codes: list[dict[str, Any]]) -> list[str]:
-    """Compare the SDLGM with the peers at the same length, by interpolation between their points."""
-    ours = next(row for row in codes if row["code"] == "SDLGM")
-    found = []
-    for peer in ("top-k sparse autoencoder", "dictionary learning"):
-        points = sorted((row["bits"], row["error"]) for row in codes if row["code"].startswith(peer))
-        bits, errors = np.log(np.array(points)).T
-        if bits[0] <= math.log(ours["bits"]) <= bits[-1]:
-            found.append(f"{math.exp(np.interp(math.log(ours['bits']), bits, errors)):.4f} ({peer})")
+def _compared(found: list[dict[str, Any]]) -> list[str]:
+    """Return the comparison with the peers at the same length as one sentence."""
     if not found:
         return []
+    compared = " and ".join(
+        f"{abs(each['reduction']):.0%} {'below' if each['reduction'] >= 0 else 'above'} that of "
+        f"{ARTICLES[each['peer']]} ({each['peer_error']:.4f})"
+        for each in found
+    )
     return [
-        f"The code of the SDLGM has {ours['bits']:.0f} bits and an error of {ours['error']:.4f}. At the same length, "
-        f"interpolated between the points of the peers, their error is {' and '.join(found)}. The peers are trained on "
-        "squared error, the SDLGM on the likelihood of binary images.",
+        f"**At the same length, {found[0]['bits']:.0f} bits, the error of the SDLGM is {found[0]['error']:.4f}: "
+        f"{compared}.** The error of a peer is interpolated between its points. The peers are trained on squared "
+        "error, the SDLGM on the likelihood of binary images.",
         "",
     ]
 
@@ -56,12 +55,12 @@ def page(result: Mapping[str, Any]) -> str:
             *pictures,
             "## Codes of the same length",
             "",
+            *_compared(result["equal_bits"] if "equal_bits" in result else equal_bits(result["codes"])),
             "A code of the SDLGM is discrete. Its length in bits is -log2 of its probability under the prior. The "
             "coefficients of the peers are real numbers and are rounded first.",
             "",
             *table,
             "",
-            *_compared(result["codes"]),
             "## Protocol",
             "",
             f"- **data**: {result['data']}, {result['iterations']:,} iterations",

@@ -30,6 +30,9 @@ def test__encode_and_decode__round_trip__keeps_the_budget(model, tmp_path):
     run("decode", model, tmp_path / "codes.npz", "--out", tmp_path / "decoded.npy")
     assert np.load(tmp_path / "decoded.npy").shape == (297, 64)
     run("encode", model, "digits:test", "--out", tmp_path / "best.npz", "--n-candidates", 3)
+    run("encode", model, "digits:test", "--out", tmp_path / "short.npz", "--n-candidates", 3, "--rate", 2)
+    result = run("encode", model, "digits:test", "--out", tmp_path / "no.npz", "--rate", 2, code=2)
+    assert "n_candidates" in result.stderr
 
 
 def test__encode__budget__cuts_ordered_codes(tmp_path):

@@ -71,6 +71,23 @@ def test__convergence_problem__still_in_the_warm_up__is_none():
     assert problem(record(kl=0.0, features_used=1, kl_weight=0.9)) is None
 
 
+@pytest.mark.parametrize(("rate", "found"), [(1.0, True), (0.1, False)])
+def test__convergence_problem__rate__judges_the_weighted_bound(rate, found):
+    """The bound falls by 10 nats of KL and rises by 5 nats of likelihood."""
+    history = [record(10, kl_weight=rate, discrete=-60.0), record(20, kl=30.0, kl_weight=rate, discrete=-65.0)]
+    message = convergence_problem(history, uninformed=-63.0, rate=rate)
+    assert (message is not None) is found
+
+
+def test__convergence_problem__rate__is_named_and_weighs_the_warm_up():
+    falling = [record(10, kl_weight=2.0, discrete=-60.0), record(20, kl_weight=2.0, discrete=-90.0)]
+    message = convergence_problem(falling, rate=2.0)
+    assert message is not None
+    assert "from -80 nats" in message
+    assert "rate=2" in message
+    assert convergence_problem([record(kl=0.0, kl_weight=1.0)], rate=2.0) is None
+
+
 def test__convergence_problem__predictions_like_frequencies__are_found():
     found = convergence_problem([record(kl=0.0, discrete=-2.0, features_used=None)], baseline=-2.0)
     assert found is not None

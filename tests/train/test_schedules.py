@@ -14,6 +14,14 @@ def test__kl_weight__warm_up__rises_linearly_to_one():
     assert schedules.kl_weight(replace(CONFIG, kl_warmup=0.0), 0) == 1.0
 
 
+@pytest.mark.parametrize("rate", [0.3, 2.0])
+def test__kl_weight__rate__is_reached_when_the_warm_up_ends(rate):
+    config = replace(CONFIG, rate=rate)
+    weights = [schedules.kl_weight(config, i) for i in (0, 10, 19, 20, 99)]
+    assert weights == pytest.approx([0.0, 0.5 * rate, 0.95 * rate, rate, rate])
+    assert [schedules.is_warmed_up(config, i) for i in (0, 10, 19, 20, 99)] == [False, False, False, True, True]
+
+
 def test__learning_rate__decay__falls_linearly_to_zero():
     rates = [schedules.learning_rate(CONFIG, i) for i in (0, 50, 75, 100, 200)]
     assert rates == pytest.approx([0.1, 0.1, 0.05, 0.0, 0.0])

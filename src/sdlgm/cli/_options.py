@@ -36,6 +36,7 @@ PANELS = {
     "Training": (
         "gradient",
         "kl",
+        "rate",
         "n_samples",
         "temperature",
         "gate_temperature",

@@ -73,6 +73,10 @@ def encode(
     n_candidates: Annotated[
         int, typer.Option(help="Draw this many more codes for each row and keep the best.", min=0)
     ] = 0,
+    rate: Annotated[
+        float | None,
+        typer.Option(help="With --n-candidates, the weight of a code's length; none for that of the model."),
+    ] = None,
     budget: Annotated[
         int | None, typer.Option(help="Keep only the first features of each code (ordered posterior).", min=0)
     ] = None,
@@ -98,7 +102,7 @@ def encode(
         raise DataError(f"{codes}: codes are written to a .npz file, or to a folder, whose name has no ending")
     if codes.suffix not in CODES:
         n_workers = (workers or os.cpu_count() or 1) if engine is Engine.RAY else 0
-        options = {"n_candidates": n_candidates, "budget": budget}
+        options = {"n_candidates": n_candidates, "rate": rate, "budget": budget}
         _encode_parts(model, data, codes, options, label_column, n_workers)
         return
     if engine is Engine.RAY:
@@ -108,7 +112,7 @@ def encode(
     estimator = load_model(model, SDLGM)
     rows = open_batches(data, label_column=label_column)
     with writer, rows_bar(rows.n_rows) as advance:
-        for matrix in estimator.transform_batches(rows, n_candidates=n_candidates, budget=budget):
+        for matrix in estimator.transform_batches(rows, n_candidates=n_candidates, rate=rate, budget=budget):
             writer.append(matrix)
             advance(matrix.shape[0])
     n_active = f"{writer.n_active_total / writer.n_rows:.2f} active slots on average, {writer.n_active_max} at most"

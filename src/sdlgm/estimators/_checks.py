@@ -1,11 +1,12 @@
 """Checks of settings and arguments that scikit-learn's parameter constraints cannot express."""
 
+import math
 import os
 import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from numbers import Integral
+from numbers import Integral, Real
 
 import torch
 
@@ -14,6 +15,12 @@ def check_count(name: str, value: object, least: int) -> None:
     """Raise if an argument is not a whole number of at least ``least``."""
     if not isinstance(value, Integral) or int(value) < least:
         raise ValueError(f"{name}={value!r}; it has to be a whole number, at least {least}")
+
+
+def check_positive(name: str, value: object) -> None:
+    """Raise if an argument is not a positive, finite number."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise ValueError(f"{name}={value!r}; it has to be a positive, finite number")
 
 
 def usable_device(name: str) -> torch.device:

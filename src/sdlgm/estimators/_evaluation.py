@@ -66,18 +66,25 @@ def encode(fitted: FittedSDLGM, rows: Rows | RowFiles, code: Encode) -> sp.csr_m
         return stack_rows(parts, fitted.module.config.n_features)
 
 
-def best_codes(module: SDLGMModule, x: Tensor, n_candidates: int, noise: Noise) -> Tensor:
-    """Return for each row the code with the largest p(x, z) among the mode and ``n_candidates`` draws."""
+def best_codes(module: SDLGMModule, x: Tensor, n_candidates: int, noise: Noise, rate: float = 1.0) -> Tensor:
+    """Return for each row the best code among the mode and ``n_candidates`` draws.
+
+    The best code has the largest log p(x given z) + rate * log p(z).
+    """
+
+    def score_of(counts: Tensor) -> Tensor:
+        return rate * module.log_prior(counts) + module.log_likelihood(x, counts[None])[0]
+
     posterior = posterior_of(module, x)
     mode = posterior.mode()
     if n_candidates == 0:
         return mode
     best = mode = mode.to(x)
-    best_score = module.log_prior(mode) + module.log_likelihood(x, mode[None])[0]
+    best_score = score_of(mode)
     check_finite("p(x, z)", best_score)
     for _ in range(n_candidates):
         counts = posterior.sample(1, noise)[0]
-        score = module.log_prior(counts) + module.log_likelihood(x, counts[None])[0]
+        score = score_of(counts)
         best = torch.where((score > best_score)[:, None], counts, best)
         best_score = torch.maximum(score, best_score)
     check_finite("p(x, z)", best_score)  # NaN if that of any candidate is

@@ -57,6 +57,7 @@ class FittedSDLGM(Fitted[SDLGMModule]):
     binarize: Binarize | None
     """How observations become binary, for the Bernoulli likelihood."""
     kl: KL
+    rate: float
     n_samples: int
     gradient: str
     learn_temperature: bool

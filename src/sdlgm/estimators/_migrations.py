@@ -26,6 +26,7 @@ MIGRATIONS: Sequence[Migration] = (
     Migration("SDLGM", "prior_rank", "0.3.0", None),
     Migration("SDLGM", "prior_hidden", "0.3.0", None),
     Migration("SDLGM", "posterior_rank", "0.3.0", None),
+    Migration("SDLGM", "rate", "0.3.0", 1.0),
 )
 
 

@@ -19,7 +19,7 @@ from sdlgm.data import RowFiles, SpooledRows, is_stream, rows_of
 from sdlgm.errors import DataError
 from sdlgm.estimators import _evaluation
 from sdlgm.estimators._base import COMMON_CONSTRAINTS, RandomState, TorchEstimator, check_widths
-from sdlgm.estimators._checks import check_count, has_compiler, usable_device, without_names_warning
+from sdlgm.estimators._checks import check_count, check_positive, has_compiler, usable_device, without_names_warning
 from sdlgm.estimators._codes import check_codes
 from sdlgm.estimators._compat import Interval, Registered, StrOptions, fit_context
 from sdlgm.estimators._distributed import fit_distributed
@@ -80,10 +80,11 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
         E_q[log p(x | z)] - KL(q(z | x), p(z))
 
-    on log p(x). The code z counts how often each feature is present in ``max_active`` slots; with ``posterior="chain"``
-    and ``"subset"`` it is the set of features that are present. With ``prior="slots"`` a slot is on with probability
-    ``gate_prior`` and then holds a feature drawn from ``feature_prior``, independently of the other slots; with
-    ``prior="chain"`` each feature depends on the features before it.
+    on log p(x), with the KL multiplied by ``rate``. The code z counts how often each feature is present in
+    ``max_active`` slots; with ``posterior="chain"`` and ``"subset"`` it is the set of features that are present. With
+    ``prior="slots"`` a slot is on with probability ``gate_prior`` and then holds a feature drawn from
+    ``feature_prior``, independently of the other slots; with ``prior="chain"`` each feature depends on the features
+    before it.
 
     Parameters
     ----------
@@ -149,6 +150,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     kl : {"exact", "paper"}, default="exact"
         Divergence from the prior. The paper's also charges closed slots for a feature; the exact one is smaller. Only
         ``posterior="shared"`` has the paper's.
+    rate : float, default=1.0
+        Weight of the KL against the log-likelihood in training. Above 1, codes have fewer bits and the reconstruction
+        a larger error; below 1, the other way round. The bounds that the model reports have no such weight.
     n_samples : int, default=1
         Monte Carlo samples for each observation, S.
     gate_temperature, feature_temperature : float, default=1.0
@@ -159,7 +163,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     final_temperature : float or None, default=None
         Value that both temperatures reach at the end of the run, if given.
     kl_warmup : float, default=0.3
-        First fraction of ``max_iter`` over which the weight of the KL rises from 0 to 1.
+        First fraction of ``max_iter`` over which the weight of the KL rises from 0 to ``rate``.
     max_iter : int, default=10_000
         Number of iterations, each of one batch.
     batch_size : int, default=100
@@ -169,9 +173,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     lr_decay : float, default=0.5
         Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
     early_stopping : bool, default=False
-        Hold out ``validation_fraction`` of the rows, stop when their discrete bound has not improved for
-        ``n_iter_no_change`` points of the training curves (there are fifty in ``max_iter``, at least five iterations
-        apart), and keep the best parameters.
+        Hold out ``validation_fraction`` of the rows, stop when their discrete bound, with the KL multiplied by
+        ``rate``, has not improved for ``n_iter_no_change`` points of the training curves (there are fifty in
+        ``max_iter``, at least five iterations apart), and keep the best parameters.
     validation_fraction : float, default=0.1
         Share of the rows to hold out for early stopping. Of rows in files, whole row groups are held out.
     n_iter_no_change : int, default=10
@@ -270,6 +274,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         "posterior_rank": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
         "gradient": [Registered(GRADIENTS)],
         "kl": [StrOptions({"exact", "paper"})],
+        "rate": [Interval(Real, 0, None, closed="neither")],
         "n_samples": [Interval(Integral, 1, LARGEST_N_SAMPLES, closed="both")],
         "gate_temperature": [Interval(Real, 0, None, closed="neither")],
         "feature_temperature": [Interval(Real, 0, None, closed="neither")],
@@ -307,6 +312,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         posterior_rank: int | Literal["auto"] | None = "auto",
         gradient: GradientName = "reinmax",
         kl: Literal["exact", "paper"] = "exact",
+        rate: float = 1.0,
         n_samples: int = 1,
         gate_temperature: float = 1.0,
         feature_temperature: float = 1.0,
@@ -349,6 +355,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         self.posterior_rank = posterior_rank
         self.gradient = gradient
         self.kl: KL = kl
+        self.rate = rate
         self.n_samples = n_samples
         self.gate_temperature = gate_temperature
         self.feature_temperature = feature_temperature
@@ -433,6 +440,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             n_watched=data.watched.shape[0],
             held_out=bool(self.early_stopping),
             uninformed=uninformed,
+            rate=float(self.rate),
         )
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -490,6 +498,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 history=(*fitted.history, record),
                 binarize=config.binarize,
                 kl=config.kl,
+                rate=config.rate,
                 n_samples=config.n_samples,
                 gradient=config.gradient,
             )
@@ -536,6 +545,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             likelihood=likelihood,
             binarize=config.binarize,
             kl=config.kl,
+            rate=config.rate,
             n_samples=config.n_samples,
             gradient=config.gradient,
             learn_temperature=config.learn_temperature,
@@ -710,6 +720,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             kl=self.kl,
             binarize=self.binarize if likelihood == "bernoulli" else None,
             n_iter_no_change=int(self.n_iter_no_change) if self.early_stopping else None,
+            rate=float(self.rate),
         )
 
     # Codes
@@ -733,7 +744,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         rows = rows_of(X)  # those of an iterator are kept for both
         return self.fit(rows, y, **fit_params).transform(rows)
 
-    def transform(self, X, *, n_candidates: int = 0, budget: int | None = None) -> sp.csr_matrix:
+    def transform(
+        self, X, *, n_candidates: int = 0, rate: float | None = None, budget: int | None = None
+    ) -> sp.csr_matrix:
         """Encode each row by the most probable code under q(z given x).
 
         With ``posterior="ordered"`` that is the most probable length and the most probable feature at each position.
@@ -744,7 +757,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
         n_candidates : int, default=0
             Draw this many further codes from q(z given x), with a fixed seed, and keep for each row the code with the
-            largest p(x, z). The draws of a row depend on its place in X.
+            largest log p(x given z) + rate * log p(z). The draws of a row depend on its place in X.
+        rate : float or None, default=None
+            Weight of the code's length in the choice among the candidates: above 1 for shorter codes, below 1 for
+            smaller errors. None takes the ``rate`` that the model was fitted with. Needs ``n_candidates``.
         budget : int or None, default=None
             Keep only the first ``budget`` features of each code, which are a coarser code of their own. Only with
             ``posterior="ordered"``, whose features come with the most important one first.
@@ -756,10 +772,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
         """
         check_is_fitted(self)
-        return self._encode(X, self._encoder(n_candidates, budget))
+        return self._encode(X, self._encoder(n_candidates, rate, budget))
 
     def transform_batches(
-        self, batches: Iterable[Any], *, n_candidates: int = 0, budget: int | None = None
+        self, batches: Iterable[Any], *, n_candidates: int = 0, rate: float | None = None, budget: int | None = None
     ) -> Iterator[sp.csr_matrix]:
         """Encode one batch of rows after the other, for data that are larger than memory or still arriving.
 
@@ -768,6 +784,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         batches : iterable of X
             Each batch is an X of `transform`. Errors name the first row of the batch at fault.
         n_candidates : int, default=0
+            See `transform`.
+        rate : float or None, default=None
             See `transform`.
         budget : int or None, default=None
             See `transform`.
@@ -779,7 +797,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
         """
         check_is_fitted(self)
-        return self._encode_batches(batches, self._encoder(n_candidates, budget))
+        return self._encode_batches(batches, self._encoder(n_candidates, rate, budget))
 
     def sample_codes(self, X, *, random_state: RandomState = None) -> sp.csr_matrix:
         """Draw a code for each row from q(z given x); the budget holds as for `transform`.
@@ -881,13 +899,18 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         rows = self._fitted_rows(X)
         return _evaluation.posterior_probs(self._fitted, rows)
 
-    def _encoder(self, n_candidates: int, budget: int | None) -> _evaluation.Encode:
+    def _encoder(self, n_candidates: int, rate: float | None, budget: int | None) -> _evaluation.Encode:
         """Return the function from a batch to its codes."""
         module = self._fitted.module
         check_count("n_candidates", n_candidates, 0)
+        if rate is not None:
+            check_positive("rate", rate)
+            if n_candidates == 0:
+                raise ValueError(f"rate={rate} chooses among candidates; set n_candidates to at least 1")
+        weight = self._fitted.rate if rate is None else float(rate)
         if budget is None:
             noise = self._noise(0)
-            return lambda x: _evaluation.best_codes(module, x, n_candidates, noise)
+            return lambda x: _evaluation.best_codes(module, x, n_candidates, noise, weight)
         check_count("budget", budget, 0)
         if module.config.posterior != "ordered":
             raise ValueError(
@@ -1007,6 +1030,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         return {
             **params,
             "kl": fitted.kl,
+            "rate": fitted.rate,
             "n_samples": fitted.n_samples,
             "gradient": fitted.gradient,
             "binarize": fitted.binarize or self.binarize,

@@ -16,7 +16,7 @@ class TrainConfig:
     lr_decay: float
     """Last fraction of the run over which the learning rate falls linearly to zero."""
     kl_warmup: float
-    """First fraction of the run over which the weight of the KL rises linearly from zero to one."""
+    """First fraction of the run over which the weight of the KL rises linearly from zero to ``rate``."""
     final_temperature: float | None
     """Value that both temperatures reach, geometrically, at the end of the run; None leaves them as they are."""
     learn_temperature: bool
@@ -29,6 +29,8 @@ class TrainConfig:
     """Monitorings without improvement after which training stops; None for no early stopping."""
     weight_decay: float = 0.0
     """Decoupled from the gradient, as in AdamW."""
+    rate: float = 1.0
+    """Weight of the KL against the log-likelihood, after the warm-up."""
 
     @property
     def monitor_every(self) -> int:

@@ -1,6 +1,7 @@
 """Signs that a fit did not work, from its training curves."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,6 +27,7 @@ def convergence_problem(
     held_out: bool = False,
     baseline: float | None = None,
     uninformed: float | None = None,
+    rate: float = 1.0,
 ) -> str | None:
     """Return a message with the remedy if a fit did not work, or None.
 
@@ -42,8 +44,36 @@ def convergence_problem(
         With targets, their mean log-probability without x; see `frequency_log_prob`.
     uninformed : float or None, default=None
         Bound of a model that is the same for all rows: the means of the columns, or the frequencies of the targets.
+    rate : float, default=1.0
+        Weight of the KL in training. Bounds are judged with this weight, since training improves nothing else.
 
     """
+    if rate == 1.0:
+        return _problem(history, n_features, n_watched, held_out, baseline, uninformed)
+    weighted = [_weighted(record, rate) for record in history]
+    problem = _problem(weighted, n_features, n_watched, held_out, baseline, uninformed)
+    return None if problem is None else f"{problem} (bounds are with the weight of the KL, rate={rate:g})"
+
+
+def _weighted(record: Record, rate: float) -> Record:
+    """Return a point with the KL of its bounds multiplied by ``rate``, and the weight as a share of ``rate``."""
+    return replace(
+        record,
+        discrete=record.objective(rate),
+        relaxed=record.relaxed - (rate - 1.0) * record.kl,
+        kl_weight=record.kl_weight / rate,
+    )
+
+
+def _problem(
+    history: Sequence[Record],
+    n_features: int | None,
+    n_watched: int,
+    held_out: bool,
+    baseline: float | None,
+    uninformed: float | None,
+) -> str | None:
+    """Return a message if a fit with the KL as it is did not work."""
     if not history or history[-1].kl_weight < 1.0:
         return None
     kept = max(history, key=lambda record: record.discrete) if held_out else history[-1]

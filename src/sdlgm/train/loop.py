@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sdlgm._signals import Interrupted, handled
 from sdlgm.errors import ModelFileError, TrainingDivergedError
+from sdlgm.train import schedules
 from sdlgm.train.batches import Batches
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.monitor import Monitor
@@ -24,7 +25,7 @@ def fit(
     visible: bool = False,
     callback: Callable[[Module, int], None] | None = None,
 ) -> None:
-    """Train until ``max_iter``, or with early stopping until the watched bound no longer improves.
+    """Train until ``max_iter``, or with early stopping until the watched objective no longer improves.
 
     With early stopping the module ends with its best parameters, otherwise with its last. A term that is no longer
     finite stops the run; the module then has the parameters of the last point of the curves.
@@ -121,16 +122,16 @@ def _begin(trainer: Trainer, progress: Progress, checkpoint: Checkpoint, resume:
 
 def _watch(trainer: Trainer, monitor: Monitor, progress: Progress) -> None:
     """Add a point to the curves and, with early stopping, keep the best parameters."""
-    record = monitor(trainer)
+    config, record = trainer.config, monitor(trainer)
     record.check_finite()
-    improved = record.discrete > progress.best
+    improved = record.objective(config.rate) > progress.best(config.rate)
     progress.history.append(record)
-    if trainer.config.n_iter_no_change is None:
+    if config.n_iter_no_change is None:
         return
     if improved or progress.best_parameters is None:
         progress.best_parameters = state_of(trainer.module)
         progress.n_without_improvement = 0
-    elif record.kl_weight == 1.0:  # during the warm-up the objective itself changes
+    elif schedules.is_warmed_up(config, record.iteration):  # during the warm-up the objective itself changes
         progress.n_without_improvement += 1
 
 

@@ -34,6 +34,7 @@ class Record:
     n_active: float
     """Expected number of active slots."""
     kl_weight: float
+    """Weight of the KL in training; ``rate`` from the end of the warm-up on."""
     learning_rate: float
     gate_temperature: float
     feature_temperature: float
@@ -45,6 +46,10 @@ class Record:
     """KL between the posteriors of two watched rows, at least the nats that codes carry about them; None if it is not
     known.
     """
+
+    def objective(self, rate: float) -> float:
+        """Return the objective of training after the warm-up, log-likelihood - rate * KL, with hard samples."""
+        return self.discrete - (rate - 1.0) * self.kl
 
     def check_finite(self) -> None:
         """Raise if the point is not finite."""

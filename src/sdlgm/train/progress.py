@@ -17,10 +17,9 @@ class Progress:
     best_parameters: dict[str, Tensor] | None = None
     n_without_improvement: int = 0
 
-    @property
-    def best(self) -> float:
-        """The largest discrete bound so far."""
-        return max((record.discrete for record in self.history), default=float("-inf"))
+    def best(self, rate: float) -> float:
+        """Return the largest objective so far."""
+        return max((record.objective(rate) for record in self.history), default=float("-inf"))
 
 
 class ProgressBar:

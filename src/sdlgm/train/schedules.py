@@ -4,9 +4,15 @@ from sdlgm.train.config import TrainConfig
 
 
 def kl_weight(config: TrainConfig, iteration: int) -> float:
-    """Return the weight of the KL: 0 at the first iteration, 1 from the end of the warm-up on."""
-    warmup = config.kl_warmup * config.max_iter
-    return 1.0 if iteration >= warmup else iteration / warmup
+    """Return the weight of the KL: 0 at the first iteration, ``rate`` from the end of the warm-up on."""
+    if is_warmed_up(config, iteration):
+        return config.rate
+    return config.rate * (iteration / (config.kl_warmup * config.max_iter))
+
+
+def is_warmed_up(config: TrainConfig, iteration: int) -> bool:
+    """Return whether the KL has its full weight."""
+    return iteration >= config.kl_warmup * config.max_iter
 
 
 def learning_rate(config: TrainConfig, iteration: int) -> float:

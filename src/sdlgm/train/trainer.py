@@ -96,7 +96,7 @@ class Trainer(Generic[Module]):
         """Update all parameters from a batch, of which each process takes its part."""
         module, config, shard = self.module, self.config, self.processes.shard
         kl_weight = schedules.kl_weight(config, self.iteration)
-        self._follow_schedules(kl_weight)
+        self._follow_schedules()
         if not module.training:
             module.train()
         self.optimizer.zero_grad()
@@ -165,7 +165,7 @@ class Trainer(Generic[Module]):
                 if parameter.grad is not None:
                     parameter.grad /= divisor
 
-    def _follow_schedules(self, kl_weight: float) -> None:
+    def _follow_schedules(self) -> None:
         config = self.config
         for group in self.optimizer.param_groups:
             group["lr"] = schedules.learning_rate(config, self.iteration)
@@ -173,8 +173,9 @@ class Trainer(Generic[Module]):
             self.module.schedule_temperatures(lambda initial: schedules.temperature(initial, config, self.iteration))
         # While the KL is phased in, codes carry little information. A prior that followed them would give low
         # probability to features that are rare by chance.
+        warmed_up = schedules.is_warmed_up(config, self.iteration)
         for parameter in self.module.prior_parameters():
-            parameter.requires_grad_(kl_weight == 1.0)
+            parameter.requires_grad_(warmed_up)
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def test__loss__enumerated__weighs_the_divergence(name, options, noise):
     torch.testing.assert_close(weights.sum(0), torch.ones(2, dtype=torch.float64))
     log_likelihood = (weights * module.log_likelihood(x, posterior.counts(symbols))).sum(0)
     divergence = -(weights * posterior.log_ratio(symbols, prior)).sum(0)
-    for weight in (0.0, 0.6, 1.0):
+    for weight in (0.0, 0.6, 1.0, 2.5):
         value = module.loss(Batch(x), Step(Enumeration(symbols), "exact", weight, 1, noise)).value
         torch.testing.assert_close(value, log_likelihood - weight * divergence)
 
