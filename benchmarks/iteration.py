@@ -15,9 +15,9 @@ from sdlgm.model import Batch, ModelConfig, SDLGMModule
 from sdlgm.train import TrainConfig, Trainer
 
 BATCH = 100  # the paper's
-DEFAULT = {"posterior": "chain", "prior": "chain", "prior_hidden": 512}
+DEFAULT: dict[str, Any] = {"posterior": "chain", "prior": "chain", "prior_hidden": 512}
 """Posterior and prior of the default estimator."""
-SHARED = {"posterior": "shared", "prior": "slots"}
+SHARED: dict[str, Any] = {"posterior": "shared", "prior": "slots"}
 """Posterior and prior of the paper."""
 
 
