@@ -15,6 +15,7 @@ from sdlgm.model import Batch, ModelConfig, SDLGMModule
 from sdlgm.train import TrainConfig, Trainer
 
 BATCH = 100  # the paper's
+N_ROWS = 60_000  # of MNIST
 DEFAULT: dict[str, Any] = {"posterior": "chain", "prior": "chain", "prior_hidden": 512}
 """Posterior and prior of the default estimator."""
 SHARED: dict[str, Any] = {"posterior": "shared", "prior": "slots"}
@@ -38,7 +39,8 @@ def trainer_of(settings: dict[str, Any], **model: Any) -> Trainer:
     )
     torch.manual_seed(0)
     shared = {**SHARED, "n_inputs": PIXELS, "learn_prior": False}
-    return Trainer(SDLGMModule(ModelConfig(**{**shared, **architecture, **model})), config, seed=0)
+    module = SDLGMModule(ModelConfig(**{**shared, **architecture, **model}))
+    return Trainer(module, config, seed=0, n_rows=N_ROWS)
 
 
 def images(batch: int = BATCH, n_inputs: int = PIXELS) -> torch.Tensor:

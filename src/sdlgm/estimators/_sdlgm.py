@@ -90,8 +90,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
         - ``"slots"``: the paper's. Features are independent of each other.
         - ``"chain"``: logit p(n_k given n_<k) = bias_k + reads_k . (sum of the writes_j of the features j < k that are
-          present). Features that go together cost fewer bits. Always learned; for ``posterior="chain"`` and
-          ``"subset"``.
+          present). Features that go together cost fewer bits. Always learned, with a Gaussian prior over reads and
+          writes in `fit`, which matters if rows are few; for ``posterior="chain"`` and ``"subset"``.
     prior_rank : int or None, default=None
         Length of the vectors reads_k and writes_k of ``prior="chain"``, at most ``n_components``. None takes 32, or
         ``n_components`` if that is less.
@@ -411,7 +411,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 f"batch_size={self.batch_size}, and there are {data.n_rows} rows to train on; set a smaller one"
             )
         fitted = self._new_model(data.columns, data.in_unit_interval, seed)
-        trainer = train.Trainer(fitted.module, self._train_config(fitted.likelihood), seed, processes)
+        config = self._train_config(fitted.likelihood)
+        trainer = train.Trainer(fitted.module, config, seed, processes, n_rows=data.n_rows)
         monitor = _monitor(fitted, data.watched, seed)
         uninformed = monitor.mean_of(fitted.module.uninformed_log_prob, fitted.binarize, fitted.device)
         batches = data.batches(int(self.batch_size), seed, fitted.scaling.apply)
