@@ -12,11 +12,11 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import SparseCoder
 from threadpoolctl import threadpool_limits
 
+from benchmarks.iteration import DEFAULT, SHARED
 from benchmarks.peers import PIXELS
 from benchmarks.timing import alternate, best, run, threads
 from sdlgm import SDLGM
-from sdlgm.estimators._fitted import BATCH
-from sdlgm.model.networks.encoders import SlotEncoder
+from sdlgm.model.networks.encoders import LogitEncoder, SlotEncoder
 
 ROWS, OMP_ROWS = 10_000, 500
 STREAM_BYTES = 10 * 10**9
@@ -36,14 +36,14 @@ def fitted(X: np.ndarray, **settings: Any) -> SDLGM:
 
 
 def measure(rounds: int) -> dict[str, Any]:
-    """Rows a second on one thread: `transform` of the shared posterior, its peers, and `transform` of the default.
+    """Rows a second on one thread: `transform` of the default model and of the shared posterior, and their peers.
 
     OMP has as many atoms, of noise, and the same budget of non-zeros. It always spends the budget, which `transform`
     does not, so it is also given what `transform` spent.
     """
     X = pictures(ROWS)
-    model, default = fitted(X, posterior="shared"), fitted(X)
-    spent = {"transform": model.transform(X).nnz / ROWS, "transform, default model": default.transform(X).nnz / ROWS}
+    model, shared = fitted(X, **DEFAULT), fitted(X, **SHARED)
+    spent = {"transform": model.transform(X).nnz / ROWS, "transform, shared": shared.transform(X).nnz / ROWS}
     atoms = np.random.default_rng(1).normal(size=(model.n_components, PIXELS)).astype(np.float32)
     atoms /= np.linalg.norm(atoms, axis=1, keepdims=True)
     n_nonzeros = {"OMP": model.max_active, "OMP, as many as transform": max(1, round(spent["transform"]))}
@@ -54,8 +54,9 @@ def measure(rounds: int) -> dict[str, Any]:
 
     contestants: dict[str, Callable[[], object]] = {
         "transform": lambda: model.transform(X),
-        "transform, default model": lambda: default.transform(X),
         "bare encoder": lambda: bare(model, X),
+        "transform, shared": lambda: shared.transform(X),
+        "bare encoder, shared": lambda: bare(shared, X),
         **{name: lambda name=name: omp(name) for name in n_nonzeros},
     }
     with threads(1), threadpool_limits(1):
@@ -67,6 +68,7 @@ def measure(rounds: int) -> dict[str, Any]:
         "n_nonzeros": spent | n_nonzeros,
         "ratios": {
             "transform_vs_bare": rates["transform"] / rates["bare encoder"],
+            "transform_shared_vs_bare": rates["transform, shared"] / rates["bare encoder, shared"],
             "transform_vs_omp": rates["transform"] / rates["OMP"],
             "transform_vs_short_omp": rates["transform"] / rates["OMP, as many as transform"],
         },
@@ -75,13 +77,16 @@ def measure(rounds: int) -> dict[str, Any]:
 
 def bare(model: SDLGM, X: np.ndarray) -> None:
     """The encoder's linear layers and activations, in batches of the same size, and nothing else."""
-    encoder = model.module_.posterior.encoder
-    assert isinstance(encoder, SlotEncoder)
+    encoder, size = model.module_.posterior.encoder, model._fitted.rows_at_once()
+    assert isinstance(encoder, SlotEncoder | LogitEncoder)
     with torch.inference_mode():
-        for start in range(0, len(X), BATCH):
-            hidden = encoder.trunk(torch.from_numpy(X[start : start + BATCH]))
-            encoder.features(hidden)
-            encoder.gate(hidden)
+        for start in range(0, len(X), size):
+            hidden = encoder.trunk(torch.from_numpy(X[start : start + size]))
+            if isinstance(encoder, LogitEncoder):
+                encoder.out(hidden)
+            else:
+                encoder.features(hidden)
+                encoder.gate(hidden)
 
 
 def stream(n_bytes: int = STREAM_BYTES) -> dict[str, float]:
@@ -90,7 +95,7 @@ def stream(n_bytes: int = STREAM_BYTES) -> dict[str, float]:
     n_rows = n_bytes // X[0].nbytes
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        fitted(X).save(folder / "model.sdlgm")
+        fitted(X, **DEFAULT).save(folder / "model.sdlgm")
         data = np.lib.format.open_memmap(folder / "big.npy", "w+", np.float32, (n_rows, PIXELS))
         for start in range(0, n_rows - len(X), 100 * len(X)):
             data[start : start + len(X)] = X

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.iteration import BATCH, images, trainer_of
+from benchmarks.iteration import BATCH, SHARED, images, trainer_of
 from benchmarks.peers import N_FEATURES, N_SLOTS, PIXELS
 from benchmarks.timing import forget_peak, in_new_process, peak_memory
 from sdlgm import SDLGM
@@ -71,7 +71,7 @@ def _transform(point: dict[str, Any], size: dict[str, int], repeats: int) -> dic
     model = SDLGM(
         n_components=size["n_features"],
         max_active=size["n_slots"],
-        posterior="shared",
+        **SHARED,
         max_iter=1,
         batch_size=BATCH,
         random_state=0,

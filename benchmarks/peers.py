@@ -1,6 +1,6 @@
-"""The peers of the SDLGM: a Gumbel-Softmax VAE, a plain SDLGM, and the bare matrix products.
+"""The peers of the SDLGM: a Gumbel-Softmax VAE, a plain SDLGM, a top-k autoencoder, and the bare matrix products.
 
-All have `step(batch)`, one training iteration of the paper's networks on a batch of grey images.
+All have `step(batch)`, one training iteration on a batch.
 """
 
 import math
@@ -90,6 +90,27 @@ class PlainSDLGM:
         """A Gumbel-Softmax draw for each slot."""
         slots = logits.unsqueeze(1).expand(-1, N_SLOTS, -1)
         return F.gumbel_softmax(slots, tau=temperature, dim=-1)  # pyright: ignore[reportArgumentType]
+
+
+class TopKAutoencoder:
+    """A top-k sparse autoencoder (Makhzani and Frey, ICLR 2014) with a hidden layer in encoder and decoder."""
+
+    def __init__(self, n_inputs: int, n_features: int, n_active: int, hidden: int):
+        self.n_active = n_active
+        self.encoder = mlp([n_inputs, hidden, n_features], "silu")
+        self.decoder = mlp([n_features, hidden, n_inputs], "silu")
+        self.optimizer = torch.optim.Adam([*self.encoder.parameters(), *self.decoder.parameters()], fused=True)
+
+    def step(self, batch: Batch) -> None:
+        activations = self.encoder(batch.x).relu()
+        largest, places = activations.topk(self.n_active, dim=-1, sorted=False)
+        codes = torch.zeros_like(activations).scatter(-1, places, largest)
+        loss = (self.decoder(codes) - batch.x).square().sum(-1).mean()
+        if not math.isfinite(loss.item()):
+            raise ArithmeticError("the loss is not finite")
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
 
 
 class BareProducts:

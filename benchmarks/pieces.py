@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.iteration import BATCH, images
+from benchmarks.iteration import BATCH, SHARED, images
 from benchmarks.peers import N_FEATURES, N_SLOTS
 from benchmarks.timing import alternate, best, threads
 from sdlgm.model import ModelConfig, Noise, SDLGMModule, SlotDistribution, Temperatures
@@ -71,7 +71,7 @@ def pieces() -> dict[str, dict[str, Callable[[], object]]]:
 
 
 def _config() -> ModelConfig:
-    return ModelConfig(n_inputs=images().shape[1], posterior="shared", learn_prior=False)
+    return ModelConfig(n_inputs=images().shape[1], **SHARED, learn_prior=False)
 
 
 def _plain_counts(probs: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks import encoding, growth, iteration, pieces
+from benchmarks import encoding, features, growth, iteration, pieces
 from benchmarks.timing import best, run
 from reproduction.provenance import provenance
 from sdlgm._files import write_text
@@ -53,6 +53,8 @@ def main() -> None:
     result["pieces"] = pieces.measure(rounds)
     result["startup"] = startup(max(2, rounds // 6))
     result["growth"] = growth.measure(2 if quick else 10, show)
+    result["growth_k"] = features.measure(rounds, show)
+    result["encoding_k"] = features.encoding(max(2, rounds // 4))
     with err.status("a file of 10 GB"):
         result["stream"] = encoding.stream(10**8 if quick else encoding.STREAM_BYTES)
     write_text(arguments.out, json.dumps(result | provenance(), indent=1) + "\n")

@@ -251,6 +251,33 @@ def budgets(
         )
 
 
+@app.command()
+@_clear_errors
+def priors(
+    result: ResultOut = Path("priors.json"),
+    data: Annotated[str, typer.Option(help="Data sets, separated by commas. Default: all, MNIST if it is there.")] = "",
+    seeds: Annotated[int, typer.Option(help="Runs of each prior.", min=1)] = 3,
+    iterations: Iterations = 2_000,
+    jobs: Jobs = 0,
+    work: Work = Path("runs"),
+) -> None:
+    """Compare priors over codes on small tables, digits and grey pictures, with and without early stopping.
+
+    `python -m reproduction priors --out docs/results/priors.json`
+    """
+    from reproduction import priors
+
+    with _results_in(result):
+        priors.reproduce_priors(
+            result,
+            data=_chosen(data, priors.available_data(), "data set"),
+            seeds=seeds,
+            iterations=iterations,
+            n_jobs=_n_jobs(jobs),
+            work_folder=work,
+        )
+
+
 @app.command("long")
 @_clear_errors
 def long_(

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from reproduction import long
+from reproduction import long, priors
 from reproduction.__main__ import app
+from reproduction.pages.priors import page
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,6 +73,25 @@ def test__budgets__small_run__keeps_every_budget(tmp_path):
         assert row["code_bits"][0] > 0
 
 
+def test__priors__small_run__has_a_row_of_each_prior_and_a_page(tmp_path):
+    arguments = ["priors", "--data", "wine", "--iterations", 10, "--seeds", 1, "--jobs", 1]
+    arguments += ["--work", tmp_path / "runs", "--out", tmp_path / "result.json"]
+    run(*arguments)
+    first = json.loads((tmp_path / "result.json").read_text())
+    assert [(row["system"], row["early_stopping"]) for row in first["rows"]] == [
+        (system, early_stopping) for early_stopping in (False, True) for system in priors.SYSTEMS
+    ]
+    for row in first["rows"]:
+        assert row["shape"] == [178, 13]
+        assert row["n_iter"][0] <= 10
+        assert row["code_bits"][0] > 0
+    run(*arguments)
+    assert json.loads((tmp_path / "result.json").read_text())["rows"] == first["rows"]
+    text = page(first)
+    assert text.count("| wine |") == 2 + len(first["rows"])
+    assert "no such data set" in run(*arguments, "--data", "nonsense", code=2).stderr
+
+
 @pytest.mark.slow
 def test__gradients__all_estimators__are_as_published(tmp_path):
     run("gradients", "--work", tmp_path / "runs", "--out", tmp_path / "result.json")
@@ -86,7 +106,7 @@ def test__gradients__all_estimators__are_as_published(tmp_path):
 
 
 def test__help__every_command__is_there():
-    commands = ("table1", "table2", "counts", "gradients", "figures", "budgets", "long", "pages")
+    commands = ("table1", "table2", "counts", "gradients", "figures", "budgets", "priors", "long", "pages")
     for command in commands:
         assert command in run("--help").output
         assert "Usage" in run(command, "--help").output

@@ -1,8 +1,11 @@
 """One step of training: state, schedules of parameters, and steps that fail."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 
 from sdlgm import SDLGM
 from sdlgm.errors import TrainingDivergedError
@@ -32,6 +35,34 @@ def test__take_training_mean__some_steps__is_the_mean_of_their_objectives():
     assert trainer.take_training_mean() == sum(objectives) / 4
     objectives = run(trainer, 3)
     assert trainer.take_training_mean(log_jacobian=2.5) == sum(objectives) / 3 + 2.5
+
+
+def test__step__number_of_rows__divides_the_prior_of_the_weights():
+    config = ModelConfig(n_inputs=4, n_features=6, n_slots=3, hidden=(8,), prior="chain", prior_hidden=5)
+    gradients = []
+    for n_rows in (None, 50):
+        trainer = Trainer(seeded(lambda: SDLGMModule(config), 0), CONFIG, seed=0, n_rows=n_rows)
+        prior = trainer.module.prior
+        torch.nn.init.ones_(prior.reads)
+        weights = {name: parameter.detach().clone() for name, parameter in prior.named_parameters()}
+        trainer.iteration = CONFIG.max_iter - 1  # after the warm-up of the KL
+        run(trainer, 1)
+        gradients.append({name: parameter.grad for name, parameter in prior.named_parameters()})
+    without, with_prior = gradients
+    precisions = {"reads": 1, "writes": 5, "bias": 0, "start": 0}
+    for name, precision in precisions.items():
+        expected = without[name] + precision * weights[name] / 50
+        assert torch.allclose(with_prior[name], expected, atol=1e-7), name
+
+
+def test__step__few_rows__keep_the_weights_of_the_prior_small():
+    rows = np.random.default_rng(0).normal(size=(20, 6))
+    options = {"prior": "chain", "prior_hidden": 16, "n_components": 8, "max_active": 4, "hidden": (16,)}
+    model = SDLGM(**options, max_iter=300, batch_size=10, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        few, many = model.fit(rows).module_.prior, clone(model).fit(np.tile(rows, (50, 1))).module_.prior
+    assert few.reads.norm() < 0.5 * many.reads.norm()
 
 
 def test__take_training_mean__no_steps__is_none():

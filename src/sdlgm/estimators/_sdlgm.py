@@ -96,7 +96,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         Family of p(z).
 
         - ``"chain"``: each feature depends on the features before it, so that features that go together cost fewer
-          bits. Always learned; for ``posterior="chain"`` and ``"subset"``.
+          bits. Always learned, in `fit` with a Gaussian prior over its weights, which matters if rows are few; for
+          ``posterior="chain"`` and ``"subset"``.
         - ``"slots"``: the paper's. Features are independent of each other.
         - ``"auto"``: ``"chain"`` where it can be used, otherwise ``"slots"``.
     prior_hidden : int, None or "auto", default="auto"
@@ -426,7 +427,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 f"batch_size={self.batch_size}, and there are {data.n_rows} rows to train on; set a smaller one"
             )
         fitted = self._new_model(data.columns, data.in_unit_interval, seed)
-        trainer = train.Trainer(fitted.module, self._train_config(fitted.likelihood), seed, processes)
+        config = self._train_config(fitted.likelihood)
+        trainer = train.Trainer(fitted.module, config, seed, processes, n_rows=data.n_rows)
         monitor = _monitor(fitted, data.watched, seed)
         uninformed = monitor.mean_of(fitted.module.uninformed_log_prob, fitted.binarize, fitted.device)
         batches = data.batches(int(self.batch_size), seed, fitted.scaling.apply)

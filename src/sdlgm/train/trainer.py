@@ -36,6 +36,8 @@ class Trainer(Generic[Module]):
         The processes that share every batch.
     iteration : int, default=0
         Iterations that the module has been trained for already.
+    n_rows : int or None, default=None
+        Number of training rows, among which the prior of the weights is divided; None for no such prior.
 
     """
 
@@ -46,11 +48,13 @@ class Trainer(Generic[Module]):
         seed: int,
         processes: Processes = ALONE,
         iteration: int = 0,
+        n_rows: int | None = None,
     ):
         self.module = module
         self.config = config
         self.processes = processes
         self.iteration = iteration
+        self.n_rows = n_rows
         self.seed = seed
         self.device = next(module.parameters()).device
         self.generator = torch.Generator(self.device).manual_seed(seed)
@@ -110,6 +114,7 @@ class Trainer(Generic[Module]):
             raise TrainingDivergedError(f"{_first_bad_term(objective)} is not finite at iteration {self.iteration}")
         loss.backward()
         self.processes.average_gradients(self.trained())
+        self._add_weight_prior()
         self._scale_encoder_gradient()
         self.optimizer.step()
         self.iteration += 1
@@ -157,6 +162,15 @@ class Trainer(Generic[Module]):
         for name, parameter in (*self.module.named_parameters(), *self.estimator.named_parameters()):
             if not bool(torch.isfinite(parameter).all()):
                 raise TrainingDivergedError(f"the parameter {name} is not finite after iteration {self.iteration}")
+
+    @torch.no_grad()
+    def _add_weight_prior(self) -> None:
+        """Add the gradient of -log p(weights) / n_rows: the objective of all rows then has the prior once (MAP)."""
+        if self.n_rows is None:
+            return
+        for parameter, precision in self.module.weight_precisions():
+            if parameter.grad is not None:
+                parameter.grad.add_(parameter, alpha=precision / self.n_rows)
 
     def _scale_encoder_gradient(self) -> None:
         divisor = self.estimator.encoder_divisor

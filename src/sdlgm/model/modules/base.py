@@ -97,6 +97,10 @@ class TrainableModule(nn.Module, ABC):
         """Iterate over the parameters of the prior, which are frozen during the KL warm-up."""
         return self.get_submodule("prior").parameters()
 
+    def weight_precisions(self) -> Iterator[tuple[nn.Parameter, float]]:
+        """Iterate over the weights that have a Gaussian prior with mean 0, each with the precision of the prior."""
+        yield from ()
+
     @property
     @abstractmethod
     def n_logits(self) -> int:

@@ -1,7 +1,7 @@
 """The unsupervised model: inference, generative, loss, and the bounds on log p(x)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
@@ -117,6 +117,13 @@ class SDLGMModule(TemperedModule):
     @property
     def n_logits(self) -> int:
         return self.posterior.n_logits
+
+    def weight_precisions(self) -> Iterator[tuple[nn.Parameter, float]]:
+        # A chain prior can learn the codes of a few hundred rows by heart. Both factors need a prior: their product
+        # does not change if one grows as the other shrinks. The precisions fit the scale of the initial states.
+        if isinstance(self.prior, ChainPrior):
+            yield self.prior.reads, 1.0
+            yield self.prior.writes, float(self.prior.writes.shape[1])
 
     def settings(self) -> dict[str, object]:
         return asdict(self.config)
