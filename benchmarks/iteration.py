@@ -16,7 +16,7 @@ from sdlgm.train import TrainConfig, Trainer
 
 BATCH = 100  # the paper's
 N_ROWS = 60_000  # of MNIST
-DEFAULT: dict[str, Any] = {"posterior": "chain", "prior": "chain", "prior_hidden": 512}
+DEFAULT: dict[str, Any] = {"posterior": "chain", "prior": "chain", "prior_hidden": 256}
 """Posterior and prior of the default estimator."""
 SHARED: dict[str, Any] = {"posterior": "shared", "prior": "slots"}
 """Posterior and prior of the paper."""
