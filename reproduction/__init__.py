@@ -8,6 +8,7 @@ It is built on the public API of `sdlgm` (``sdlgm``, ``sdlgm.data``, ``sdlgm.err
 - ``sdlgm._signals``: SIGTERM as an exception
 - ``sdlgm._tensorfile``: read the iteration of a checkpoint
 - ``sdlgm.estimators._compat``: constraints of parameters
+- ``sdlgm.estimators._evaluation``: the bits of codes
 - ``sdlgm.estimators._migrations``: parameters that were added since a version
 - ``sdlgm.estimators._thresholds``: thresholds and F1 scores of multi-label predictions
 - ``sdlgm.gradients``: the gradient estimators

@@ -4,7 +4,7 @@ Probabilities come from training images. Where there are two ways to get them, h
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -66,7 +66,7 @@ def _new_chain(supports: torch.Tensor, seed: int) -> ChainPrior:
         return ChainPrior(n_features, n_features, share, HIDDEN, hidden=True)
 
 
-def _trained_chains(supports: torch.Tensor, n_epochs: int, seed: int):
+def _trained_chains(supports: torch.Tensor, n_epochs: int, seed: int) -> Iterator[ChainPrior]:
     """Train a chain prior with Adam and yield it after each epoch; the learning rate falls in the second half."""
     prior, generator = _new_chain(supports, seed), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(prior.parameters(), lr=LEARNING_RATE, fused=True)

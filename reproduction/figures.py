@@ -264,9 +264,9 @@ def peers_picture(rows: list[dict[str, Any]]) -> Figure:
         axis.plot(*zip(*points, strict=True), marker=marker, ls=line, ms=5, color=colour, label=name)
     for row in families[rows[0]["family"]]:
         rate = row["code"].partition("rate ")[2] or "1"
-        axis.annotate(
-            f"rate {rate}", (row["bits"], row["error"]), (-4, -4), textcoords="offset points", ha="right", va="top"
-        )
+        place = {"xy": (row["bits"], row["error"]), "xytext": (-5, -3), "textcoords": "offset points"}
+        axis.annotate(f"rate {rate}", **place, ha="right", va="top", fontsize=7, color=figures.BLUE)
+    axis.margins(x=0.08)
     axis.set(xlabel="bits of a code, mean", ylabel="mean squared error a pixel", xscale="log", yscale="log")
     for along, ticks in ((axis.xaxis, (10, 20, 50, 100, 200, 500)), (axis.yaxis, (0.005, 0.01, 0.02, 0.05))):
         along.set_major_locator(FixedLocator(ticks))
