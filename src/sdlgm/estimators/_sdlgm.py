@@ -90,8 +90,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
         - ``"slots"``: the paper's. Features are independent of each other.
         - ``"chain"``: logit p(n_k given n_<k) = bias_k + reads_k . (sum of the writes_j of the features j < k that are
-          present). Features that go together cost fewer bits. Always learned, with a Gaussian prior over reads and
-          writes in `fit`, which matters if rows are few; for ``posterior="chain"`` and ``"subset"``.
+          present). Features that go together cost fewer bits. Always learned; `fit` keeps the couplings
+          small if there are few rows. For ``posterior="chain"`` and ``"subset"``.
     prior_rank : int or None, default=None
         Length of the vectors reads_k and writes_k of ``prior="chain"``, at most ``n_components``. None takes 32, or
         ``n_components`` if that is less.
