@@ -37,22 +37,23 @@ def test__take_training_mean__some_steps__is_the_mean_of_their_objectives():
     assert trainer.take_training_mean(log_jacobian=2.5) == sum(objectives) / 3 + 2.5
 
 
-def test__step__number_of_rows__divides_the_prior_of_the_weights():
+def test__step__number_of_rows__sets_the_penalty_of_the_weights():
     config = ModelConfig(n_inputs=4, n_features=6, n_slots=3, hidden=(8,), prior="chain", prior_hidden=5)
-    gradients = []
+    gradients, objectives = [], []
     for n_rows in (None, 50):
         trainer = Trainer(seeded(lambda: SDLGMModule(config), 0), CONFIG, seed=0, n_rows=n_rows)
         prior = trainer.module.prior
         torch.nn.init.ones_(prior.reads)
-        weights = {name: parameter.detach().clone() for name, parameter in prior.named_parameters()}
+        writes = prior.writes.detach().clone()
         trainer.iteration = CONFIG.max_iter - 1  # after the warm-up of the KL
-        run(trainer, 1)
+        objectives += run(trainer, 1)
         gradients.append({name: parameter.grad for name, parameter in prior.named_parameters()})
-    without, with_prior = gradients
-    precisions = {"reads": 1, "writes": 5, "bias": 0, "start": 0}
-    for name, precision in precisions.items():
-        expected = without[name] + precision * weights[name] / 50
-        assert torch.allclose(with_prior[name], expected, atol=1e-7), name
+    without, penalised = gradients
+    share = 30 / 6 / 50**2
+    torch.testing.assert_close(penalised["reads"], without["reads"] + share * writes.square().sum())
+    torch.testing.assert_close(penalised["writes"], without["writes"] + share * 30 * writes)
+    assert all(torch.equal(penalised[name], without[name]) for name in ("bias", "start"))
+    assert objectives[0] == objectives[1]  # the bound is without the penalty
 
 
 def test__step__few_rows__keep_the_weights_of_the_prior_small():

@@ -96,8 +96,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         Family of p(z).
 
         - ``"chain"``: each feature depends on the features before it, so that features that go together cost fewer
-          bits. Always learned, in `fit` with a Gaussian prior over its weights, which matters if rows are few; for
-          ``posterior="chain"`` and ``"subset"``.
+          bits. Always learned; `fit` keeps the effects small if there are few rows. For ``posterior="chain"`` and
+          ``"subset"``.
         - ``"slots"``: the paper's. Features are independent of each other.
         - ``"auto"``: ``"chain"`` where it can be used, otherwise ``"slots"``.
     prior_hidden : int, None or "auto", default="auto"

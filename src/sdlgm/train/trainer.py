@@ -37,7 +37,7 @@ class Trainer(Generic[Module]):
     iteration : int, default=0
         Iterations that the module has been trained for already.
     n_rows : int or None, default=None
-        Number of training rows, among which the prior of the weights is divided; None for no such prior.
+        Number of training rows, on which the penalty of the weights depends; None for no penalty.
 
     """
 
@@ -112,9 +112,11 @@ class Trainer(Generic[Module]):
         total = self.processes.sum([loss.item()])[0]
         if not math.isfinite(total):
             raise TrainingDivergedError(f"{_first_bad_term(objective)} is not finite at iteration {self.iteration}")
+        penalty = None if self.n_rows is None else module.weight_penalty(self.n_rows)
+        if penalty is not None:  # not a part of the bound that is reported
+            loss = loss + penalty
         loss.backward()
         self.processes.average_gradients(self.trained())
-        self._add_weight_prior()
         self._scale_encoder_gradient()
         self.optimizer.step()
         self.iteration += 1
@@ -162,15 +164,6 @@ class Trainer(Generic[Module]):
         for name, parameter in (*self.module.named_parameters(), *self.estimator.named_parameters()):
             if not bool(torch.isfinite(parameter).all()):
                 raise TrainingDivergedError(f"the parameter {name} is not finite after iteration {self.iteration}")
-
-    @torch.no_grad()
-    def _add_weight_prior(self) -> None:
-        """Add the gradient of -log p(weights) / n_rows: the objective of all rows then has the prior once (MAP)."""
-        if self.n_rows is None:
-            return
-        for parameter, precision in self.module.weight_precisions():
-            if parameter.grad is not None:
-                parameter.grad.add_(parameter, alpha=precision / self.n_rows)
 
     def _scale_encoder_gradient(self) -> None:
         divisor = self.estimator.encoder_divisor

@@ -97,9 +97,9 @@ class TrainableModule(nn.Module, ABC):
         """Iterate over the parameters of the prior, which are frozen during the KL warm-up."""
         return self.get_submodule("prior").parameters()
 
-    def weight_precisions(self) -> Iterator[tuple[nn.Parameter, float]]:
-        """Iterate over the weights that have a Gaussian prior with mean 0, each with the precision of the prior."""
-        yield from ()
+    def weight_penalty(self, n_rows: int) -> Tensor | None:
+        """Return the penalty of the weights, a part of the mean loss of ``n_rows`` rows; None if there is none."""
+        return None
 
     @property
     @abstractmethod

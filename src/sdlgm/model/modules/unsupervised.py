@@ -1,7 +1,7 @@
 """The unsupervised model: inference, generative, loss, and the bounds on log p(x)."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
@@ -118,12 +118,18 @@ class SDLGMModule(TemperedModule):
     def n_logits(self) -> int:
         return self.posterior.n_logits
 
-    def weight_precisions(self) -> Iterator[tuple[nn.Parameter, float]]:
-        # A chain prior can learn the codes of a few hundred rows by heart. Both factors need a prior: their product
-        # does not change if one grows as the other shrinks. The precisions fit the scale of the initial states.
-        if isinstance(self.prior, ChainPrior):
-            yield self.prior.reads, 1.0
-            yield self.prior.writes, float(self.prior.writes.shape[1])
+    def weight_penalty(self, n_rows: int) -> Tensor | None:
+        """Return the penalty of a chain prior, which could learn the codes of a few hundred rows by heart.
+
+        With w weights reads, it is w / (2 n²) times the sum over k of |reads_k|² and the mean over j of |writes_j|².
+        It is a product, since with a sum one factor could grow while the other shrinks, and the writes would shrink
+        before the first reads are learned. The square of n was chosen by measurements: with w / n weights for each row
+        a penalty of that order is needed, and for large data it vanishes.
+        """
+        if not isinstance(self.prior, ChainPrior):
+            return None
+        reads, writes = self.prior.reads, self.prior.writes
+        return reads.numel() / (2 * n_rows**2) * reads.square().sum() * writes.square().sum() / len(writes)
 
     def settings(self) -> dict[str, object]:
         return asdict(self.config)
