@@ -49,6 +49,7 @@ class Content:
 
 def write(path: str | os.PathLike[str], kind: str, document: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
     """Write tensors and a JSON document, whole or not at all."""
+    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
     header = {"format": kind, "version": VERSION, "written_by": __version__, "document": document}
     header["sha256"] = checksum(header, tensors)
     # One entry: safetensors writes several in any order, and equal models should be equal files.

@@ -14,7 +14,8 @@ SETTINGS = [
     {**CHAIN, "prior_hidden": 7},
     {**CHAIN, "posterior": "subset"},
     {**CHAIN, "posterior_rank": 2},
-    {"posterior_rank": 2},
+    {"prior": "slots", "posterior_rank": 2},
+    {**CHAIN, "prior_hidden": None},
 ]
 
 
@@ -54,7 +55,7 @@ def test__code_bits__features_that_go_together__are_cheaper_under_a_chain():
     X = np.repeat(rng.integers(0, 2, (600, 3)), 12, axis=1).astype(float)
     X[:, ::2] *= rng.random((600, 18)) < 0.9
     options = {"n_components": 12, "max_active": 6, "hidden": (32,), "max_iter": 1500, "random_state": 0}
-    slots = SDLGM(**options).fit(X).evaluate(X)
+    slots = SDLGM(**options, prior="slots").fit(X).evaluate(X)
     chain = SDLGM(**options, **CHAIN).fit(X).evaluate(X)
     assert chain.discrete > slots.discrete
     assert chain.code_bits < slots.code_bits
@@ -75,13 +76,14 @@ def test__gate_prior__chain__is_the_expected_share_of_the_budget(digits, small):
 
 
 def test__partial_fit__other_prior__is_refused(digits, small):
-    model = SDLGM(**small, random_state=0).partial_fit(digits)
+    model = SDLGM(**small, prior="slots", random_state=0).partial_fit(digits)
     with pytest.raises(ValueError, match="prior='slots'"):
         model.set_params(**CHAIN).partial_fit(digits)
 
 
-def test__fit__resumed_with_a_chain_prior__ends_as_an_uninterrupted_run(digits, small, tmp_path):
-    options = {**small, **CHAIN, "prior_hidden": 4, "posterior_rank": 3, "random_state": 0}
+@pytest.mark.parametrize("settings", [{"prior_hidden": 4, "posterior_rank": 3}, {"n_components": 1000}], ids=str)
+def test__fit__resumed_with_a_chain_prior__ends_as_an_uninterrupted_run(settings, digits, small, tmp_path):
+    options = {**small, **CHAIN, **settings, "random_state": 0}
 
     class InterruptionError(Exception):
         pass
@@ -104,8 +106,9 @@ def test__fit__resumed_with_a_chain_prior__ends_as_an_uninterrupted_run(digits, 
     ("settings", "message"),
     [
         ({"prior": "other"}, "'prior' parameter"),
-        ({"prior_rank": 2}, "prior_rank=2 needs prior='chain'"),
-        ({"prior_hidden": 2}, "prior_hidden=2 needs prior='chain'"),
+        ({"prior": "slots", "prior_rank": 2}, "prior_rank=2 needs prior='chain'"),
+        ({"prior": "slots", "prior_hidden": 2}, "prior_hidden=2 needs prior='chain'"),
+        ({"posterior": "shared", "prior_hidden": 2}, "prior_hidden=2 needs prior='chain'"),
         ({**CHAIN, "prior_rank": 10**6}, "prior_rank=1000000 is above n_components"),
         ({**CHAIN, "prior_rank": 0}, "'prior_rank' parameter"),
         ({**CHAIN, "prior_rank": 2, "prior_hidden": 2}, "exclude each other"),
@@ -119,6 +122,27 @@ def test__fit__resumed_with_a_chain_prior__ends_as_an_uninterrupted_run(digits, 
 def test__fit__settings_that_exclude_each_other__are_refused(settings, message, digits, small):
     with pytest.raises(ValueError, match=message):
         SDLGM(**small, **settings).fit(digits)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, ("chain", 256, None, None)),
+        ({"n_components": 600}, ("chain", 64, None, 32)),
+        ({"n_components": 600, "posterior_rank": None}, ("chain", 64, None, None)),
+        ({"posterior": "subset", "n_components": 600}, ("chain", 64, None, None)),
+        ({"prior_hidden": None}, ("chain", None, 10, None)),
+        ({"prior_rank": 3}, ("chain", None, 3, None)),
+        ({"learn_prior": False}, ("slots", None, None, None)),
+        ({"posterior": "shared"}, ("slots", None, None, None)),
+        ({"posterior": "ordered"}, ("slots", None, None, None)),
+    ],
+    ids=str,
+)
+def test__auto__posterior_and_number_of_features__decide(settings, expected, digits, small):
+    options = {**small, "n_components": 10, "max_iter": 1, **settings}
+    config = SDLGM(**options, random_state=0).fit(digits).module_.config
+    assert (config.prior, config.prior_hidden, config.prior_rank, config.posterior_rank) == expected
 
 
 def test__paper__preset__has_its_prior_posterior_and_divergence(digits, small):

@@ -8,6 +8,7 @@ from torch import Tensor
 from enumeration import L0, K
 from oracles import FAMILIES, estimated_gradients, exact_gradient, likelihood, new_estimator
 from sdlgm.gradients import GRADIENTS
+from sdlgm.gradients.hard_draws import HardDraws
 from sdlgm.model import CodeDistribution, Noise, Temperatures
 
 WARM = Temperatures(torch.tensor(1.0), torch.tensor(1.0))
@@ -151,6 +152,14 @@ def test__reinmax__closed_form__equals_the_sum_over_slots():
         # Through log p = a - logsumexp(a) to the logits a.
         to_logits = to_log_probs - probs * to_log_probs.sum()
         torch.testing.assert_close(to_logits, expected[k])
+
+
+def test__reinmax__binary_slopes__equal_those_of_its_rule_for_two_symbols():
+    generator = torch.Generator().manual_seed(0)
+    probs = torch.rand(2, 3, 5, generator=generator, dtype=torch.float64)
+    drawn = (torch.rand(probs.shape, generator=generator) < probs).double()
+    expected = HardDraws.binary_slopes.__func__(GRADIENTS["reinmax"], drawn, probs)
+    torch.testing.assert_close(GRADIENTS["reinmax"].binary_slopes(drawn, probs), expected)
 
 
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
