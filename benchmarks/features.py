@@ -18,6 +18,7 @@ from benchmarks.peers import TopKAutoencoder
 from benchmarks.timing import alternate, best, forget_peak, in_new_process, peak_memory, threads
 from sdlgm import SDLGM
 from sdlgm.model import Batch
+from sdlgm.model.networks.encoders import LogitEncoder
 
 N_INPUTS, N_ACTIVE, HIDDEN, RANK = 384, 32, 512, 32
 FEATURES = (1000, 4000, 16_000, 65_536)
@@ -105,6 +106,7 @@ def encoding(rounds: int) -> dict[str, float]:
         batch_size=BATCH,
         random_state=0,
     ).fit(X)
+    _fill_codes(model, X[:BATCH])
     contestants = {"transform": lambda: model.transform(X), "bare": lambda: bare(model, X)}
     with threads(1):
         seconds = best(alternate(contestants, rounds=rounds))
@@ -116,6 +118,18 @@ def encoding(rounds: int) -> dict[str, float]:
         "ratio": seconds["bare"] / seconds["transform"],
         "n_nonzeros": n_nonzeros,
     }
+
+
+@torch.no_grad()
+def _fill_codes(model: SDLGM, X: np.ndarray) -> None:
+    """Shift the logits so that as many features as the budget are more probable present than absent in a mean row.
+
+    After one iteration all codes would be empty, which takes less time.
+    """
+    encoder = model.module_.posterior.encoder
+    assert isinstance(encoder, LogitEncoder)
+    logits = encoder(torch.from_numpy(X))
+    encoder.bias -= logits.flatten().kthvalue(logits.numel() - N_ACTIVE * len(X)).values
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ RATIOS = {
 }
 CONTESTANTS = {
     "limit": "bare products and optimiser",
+    "limit, shared": "bare products and optimiser, shared posterior",
     "gumbel_softmax_silu": "Gumbel-Softmax VAE, default networks",
     "default": "SDLGM, default",
     "gumbel_softmax_relu": "Gumbel-Softmax VAE, paper's networks",
