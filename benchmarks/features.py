@@ -20,7 +20,8 @@ from sdlgm import SDLGM
 from sdlgm.model import Batch
 from sdlgm.model.networks.encoders import LogitEncoder
 
-N_INPUTS, N_ACTIVE, HIDDEN, RANK = 384, 32, 512, 32
+N_INPUTS, N_ACTIVE, HIDDEN = 384, 32, 512
+RANK, PRIOR_HIDDEN = 32, 64  # the defaults for many features
 FEATURES = (1000, 4000, 16_000, 65_536)
 ALL_ROUNDS_UP_TO = 4000
 """With more features, fewer rounds: an iteration takes up to a second."""
@@ -46,7 +47,7 @@ def _point(k: int, rounds: int) -> dict[str, float]:
 
 
 def default_step(k: int) -> Callable[[Batch], object]:
-    """Return the training step of the model with chains of low rank."""
+    """Return the training step of the default model for many features."""
     return trainer_of(
         {"binarize": None},
         n_inputs=N_INPUTS,
@@ -57,7 +58,7 @@ def default_step(k: int) -> Callable[[Batch], object]:
         posterior="chain",
         posterior_rank=RANK,
         prior="chain",
-        prior_rank=min(RANK, k),
+        prior_hidden=PRIOR_HIDDEN,
         learn_prior=True,
     ).step
 
@@ -97,10 +98,6 @@ def encoding(rounds: int) -> dict[str, float]:
         max_active=N_ACTIVE,
         hidden=(HIDDEN,),
         likelihood="gaussian",
-        posterior="chain",
-        posterior_rank=RANK,
-        prior="chain",
-        prior_rank=RANK,
         kl_warmup=0.0,
         max_iter=1,
         batch_size=BATCH,

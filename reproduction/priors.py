@@ -53,8 +53,7 @@ DATA: Mapping[str, Data] = {
 }
 SYSTEMS: Mapping[str, dict[str, Any]] = {
     "slots": {"prior": "slots"},
-    "chain_512": {"prior": "chain", "prior_hidden": 512},
-    "chain_rank_32": {"prior": "chain", "prior_rank": 32},
+    "chain": {"prior": "chain"},
 }
 QUANTITIES = ("kl", "code_bits", "reconstruction_error", "n_active_mean")
 PROTOCOL = {

@@ -11,8 +11,7 @@ Result = Mapping[str, Any]
 
 SYSTEMS = {
     "slots": "slots",
-    "chain_512": "chain, 512 hidden units",
-    "chain_rank_32": "chain, rank 32",
+    "chain": "chain",
 }
 
 

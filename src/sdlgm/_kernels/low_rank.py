@@ -19,6 +19,8 @@ LANES = 128
 """Rows that are visited together."""
 UNROLLED = 4
 """Units of a state that are read together. The weights of further units are zero."""
+ROUNDING = np.float32(1.0001)
+"""Factor by which lengths are enlarged, so that rounding does not make a bound too small."""
 
 
 @compiled
@@ -59,6 +61,30 @@ def _draw(base, first_base, reads, writes, noise, budget, counts):
                         n_left[lane] -= 1
                         for h in range(n_units):
                             state[h, lane] += writes[k, h]
+
+
+@compiled
+def _modes(base, reads, writes, lengths, budget, counts):
+    real = base.dtype.type
+    n_rows, n_features = base.shape
+    state = np.empty(reads.shape[1], base.dtype)
+    for row in range(n_rows):
+        state[:] = real(0)
+        length, n_left = real(0), budget
+        for k in range(n_features):
+            # No effect is larger than the product of the lengths, so that most features need no scalar product.
+            if base[row, k] + lengths[k] * length > real(0) and n_left > 0:
+                logit = base[row, k]
+                for h in range(len(state)):
+                    logit += reads[k, h] * state[h]
+                if logit > real(0):
+                    counts[row, k] = 1
+                    n_left -= 1
+                    square = real(0)
+                    for h in range(len(state)):
+                        state[h] += writes[k, h]
+                        square += state[h] * state[h]
+                    length = math.sqrt(square)
 
 
 @compiled
@@ -194,6 +220,20 @@ def draw_low_rank_chain(
         _draw(base, first, reads, writes, noise[first:last], budget, counts[first:last])
 
     run_in_threads(len(noise), n_threads, work)
+    return counts
+
+
+def low_rank_chain_modes(
+    base: np.ndarray, reads: np.ndarray, writes: np.ndarray, budget: int, n_threads: int = 1
+) -> np.ndarray:
+    """Make the more probable choice feature by feature. The arguments are those of `draw_low_rank_chain`."""
+    counts = np.zeros(base.shape, np.int8)
+    lengths = ROUNDING * np.sqrt(np.square(reads).sum(1))
+
+    def work(first: int, last: int) -> None:
+        _modes(base[first:last], reads, writes, lengths, budget, counts[first:last])
+
+    run_in_threads(len(base), n_threads, work)
     return counts
 
 

@@ -54,6 +54,18 @@ def test__low_rank__draws__equal_those_of_its_matrix(logits, n_threads, monkeypa
     torch.testing.assert_close(coupling.draw_relaxed(logits, logistic, 0.5, N_SLOTS), relaxed)
 
 
+@pytest.mark.parametrize("full_rank", [False, True])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test__modes__every_coupling__are_draws_with_noise_of_one_half(logits, full_rank, n_threads, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: n_threads)
+    coupling: PosteriorCoupling = matrix_of(low_rank()) if full_rank else low_rank()
+    rows = logits + 1
+    expected = coupling.draw(rows, torch.full((1, *rows.shape), 0.5).double(), N_SLOTS)[0]
+    assert bool((expected.sum(-1) == N_SLOTS).any())
+    assert bool((expected.sum(-1) < N_SLOTS).any())
+    torch.testing.assert_close(coupling.modes(rows, N_SLOTS).double(), expected)
+
+
 def test__low_rank__single_precision__draws_as_in_double_precision(logits):
     coupling, single = low_rank(), low_rank(torch.float32)
     uniform = torch.rand(5, N_ROWS, N_FEATURES, generator=torch.Generator().manual_seed(3))

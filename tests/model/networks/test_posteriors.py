@@ -36,6 +36,19 @@ def observations(n_rows: int = BATCH) -> Tensor:
     return torch.randn(n_rows, N_INPUTS, generator=torch.Generator().manual_seed(0))
 
 
+@pytest.mark.parametrize("name", ["chain", "subset"])
+def test__logits__in_inference_mode__are_the_same(name):
+    _, network = network_of(name)
+    network.train()
+    for _ in range(3):  # running averages away from their start
+        network(observations())
+    network.eval()
+    with torch.no_grad():
+        expected = network(observations()).summary
+    with torch.inference_mode():
+        torch.testing.assert_close(network(observations()).summary, expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test__posterior__any_batch__has_the_shapes_of_the_contract(name, noise, loops):
     module, network = network_of(name)

@@ -108,7 +108,7 @@ class Chain(Subsets[Prior]):
 
     def mode(self) -> Int[Tensor, "batch K"]:
         """Return the more probable choice, feature after feature; on the CPU."""
-        return self._draw(torch.full_like(self.logits, 0.5).unsqueeze(0))[0].long().cpu()
+        return self._posterior_coupling.modes(self.logits, self.n_slots)
 
     def terms_given(self, counts: Float[Tensor, "S batch K"], prior: Prior) -> PriorTerms:
         """Return the terms of the divergence from ``prior`` given drawn codes."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from sdlgm import _kernels
@@ -67,6 +67,10 @@ class PosteriorCoupling(Coupling):
         """Return the coupling with all its effects divided by a temperature."""
 
     @abstractmethod
+    def modes(self, logits: Float[Tensor, "batch K"], n_slots: int) -> Int[Tensor, "batch K"]:
+        """Return the code of the more probable choices, feature after feature; on the CPU."""
+
+    @abstractmethod
     def draw_relaxed(
         self, logits: Float[Tensor, "batch K"], logistic: Float[Tensor, "S batch K"], temperature: float, n_slots: int
     ) -> Float[Tensor, "S batch K"]:
@@ -113,6 +117,10 @@ class DenseCoupling(PosteriorCoupling):
     ) -> Float[Tensor, "S batch K"]:
         rows, noise = _repeated(logits, len(uniform)), as_array(uniform.flatten(0, 1).cpu())
         return _like(uniform, _kernels.draw_chain(rows, as_array(self.matrix.cpu()), noise, n_slots, _n_threads()))
+
+    def modes(self, logits: Float[Tensor, "batch K"], n_slots: int) -> Int[Tensor, "batch K"]:
+        arguments = as_array(logits.cpu()), as_array(self.matrix.cpu())
+        return torch.from_numpy(_kernels.chain_modes(*arguments, n_slots, _n_threads()))
 
     def draw_relaxed(
         self, logits: Float[Tensor, "batch K"], logistic: Float[Tensor, "S batch K"], temperature: float, n_slots: int
@@ -165,6 +173,10 @@ class LowRankCoupling(PosteriorCoupling):
     ) -> Float[Tensor, "S batch K"]:
         base, noise = as_array(logits.cpu()), as_array(uniform.flatten(0, 1).cpu())
         return _like(uniform, _kernels.draw_low_rank_chain(base, *self._arrays, noise, n_slots, _n_threads()))
+
+    def modes(self, logits: Float[Tensor, "batch K"], n_slots: int) -> Int[Tensor, "batch K"]:
+        base = as_array(logits.cpu())
+        return torch.from_numpy(_kernels.low_rank_chain_modes(base, *self._arrays, n_slots, _n_threads()))
 
     def draw_relaxed(
         self, logits: Float[Tensor, "batch K"], logistic: Float[Tensor, "S batch K"], temperature: float, n_slots: int

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sdlgm.model.networks.layers import hidden_layers, logit_norm, mlp
+from sdlgm.model.networks.layers import LogitNorm, hidden_layers, logit_norm, mlp
 from sdlgm.model.shards import WHOLE_BATCH, Shard
 
 
@@ -84,7 +84,11 @@ class LogitEncoder(Encoder):
         self.bias = nn.Parameter(torch.full((n_outputs,), bias))
 
     def forward(self, x: Float[Tensor, "batch D"], shard: Shard = WHOLE_BATCH) -> Float[Tensor, "batch outputs"]:
-        return self.normalize(self.out(self.trunk(x - self.location)), shard) + self.bias
+        logits = self.out(self.trunk(x - self.location))
+        if torch.is_inference(logits) and not self.training and isinstance(self.normalize, LogitNorm):
+            scale, shift = self.normalize.scale_and_shift()  # in place: with many features, memory takes the time
+            return torch.addcmul(shift + self.bias, logits, scale, out=logits)
+        return self.normalize(logits, shard) + self.bias
 
 
 class OrderedEncoder(Encoder):

@@ -47,6 +47,14 @@ class LogitNorm(nn.Module):
         is_part = self.training and shard.size > 1
         return self.gain * (self._normalize_all_parts(logits, shard.size) if is_part else self.norm(logits))
 
+    def scale_and_shift(self) -> tuple[Float[Tensor, " K"], Float[Tensor, " K"]]:
+        """Return the linear function of the logits that this layer is once it is trained."""
+        norm = self.norm
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        scale = self.gain * torch.rsqrt(norm.running_var + norm.eps)
+        return scale, -scale * norm.running_mean
+
     def _normalize_all_parts(self, logits: Float[Tensor, "batch K"], n_parts: int) -> Float[Tensor, "batch K"]:
         """Apply batch normalisation over the parts of the batch in all processes."""
         norm, n = self.norm, len(logits) * n_parts
