@@ -19,7 +19,7 @@ from sdlgm.report import figures
 
 MODELS = ("sdlgm_chain_prior", "sdlgm_ordered")
 """Rows of Table I: the model of the figures, and the one of the short codes."""
-RATES = (0.5, 1.0, 2.0, 4.0)
+RATES = (0.5, 1.0, 1.2, 2.0)
 CANDIDATES, CANDIDATE_RATES = 64, (0.5, 1.0, 2.0)
 BUDGETS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 40)
 PEERS = {"top_k": "top-k sparse autoencoder", "dictionary": "dictionary learning"}

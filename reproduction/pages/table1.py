@@ -111,6 +111,19 @@ def _missing(rows: list[Row]) -> list[str]:
     return [line for title, names in lists.items() if names for line in (f"{title}: {', '.join(names)}.", "")]
 
 
+def _versions(rows: list[Row]) -> list[str]:
+    """State which version of `sdlgm` measured which rows, if there are several."""
+    by_version: dict[str, list[str]] = {}
+    for row in rows:
+        name = row["system"] if row["latent"] == "slots" else f"{row['system']}-{row['latent']}"
+        by_version.setdefault(row["version"].partition("-")[0], []).append(name)
+    if len(by_version) < 2:
+        return []
+    most = max(by_version, key=lambda version: len(by_version[version]))
+    others = [f"{version}: {', '.join(names)}" for version, names in by_version.items() if version != most]
+    return [f"Measured by sdlgm {'; by '.join(others)}; by {most}: all other rows.", ""]
+
+
 def standing(rows: list[Row]) -> list[str]:
     """Compare the best SDLGM with the best baselines, without and with a coupled posterior."""
     baselines = [row for row in rows if row["latent"] != "slots"]
@@ -217,6 +230,7 @@ def page(result: Mapping[str, Any]) -> str:
             *table(rows),
             "",
             *_missing(rows),
+            *_versions(rows),
             *standing(rows),
             *coupling(rows),
             "## Protocol",

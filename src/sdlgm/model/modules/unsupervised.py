@@ -146,7 +146,11 @@ class SDLGMModule(TemperedModule):
     def compile_networks(self) -> None:
         """Let torch.compile fuse the layers of encoder and decoder."""
         self.posterior.compile_networks()
-        self.decoder.compile()
+        if not isinstance(self.decoder[0], CodeLayer):
+            self.decoder.compile()
+            return
+        for layer in list(self.decoder)[1:]:  # the first one calls kernels
+            layer.compile()
 
     # Inference and generative process
 
