@@ -13,7 +13,7 @@ from training import same_parameters
 RATES = (0.25, 1.0, 4.0)
 
 
-@pytest.mark.parametrize("options", [{}, {"prior": "chain"}, {"posterior": "shared"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"prior": "chain", "prior_hidden": 4}, {"posterior": "shared"}], ids=str)
 def test__rate__larger__gives_fewer_nats_and_a_larger_error(digits, small, options):
     settings = {**small, **options, "max_iter": 600, "random_state": 0}
     found = [SDLGM(**settings, rate=rate).fit(digits).evaluate(digits, random_state=0) for rate in RATES]
@@ -73,7 +73,7 @@ def test__partial_fit__other_rate__is_allowed(digits, small):
 # The choice among candidates
 
 
-@pytest.mark.parametrize("options", [{}, {"prior": "chain"}, {"posterior": "shared"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"prior": "chain", "prior_hidden": 4}, {"posterior": "shared"}], ids=str)
 @pytest.mark.parametrize("rate", RATES)
 def test__best_codes__tiny_model__have_the_best_score_of_all_codes(options, rate):
     torch.manual_seed(3)

@@ -77,6 +77,8 @@ def models() -> dict[str, tuple[Any, list[Any]]]:
     of_chain = {"prior": "chain", "prior_rank": 2, "posterior_rank": 3}
     made["sdlgm-chain-prior"] = SDLGM(**small, **of_chain).fit(binary), binary[:4].tolist()
     of_subset = {"prior": "chain", "prior_hidden": 4, "posterior": "subset"}
+    many = {**small, "n_components": 1000}
+    made["sdlgm-many-features"] = SDLGM(**many).fit(binary), binary[:4].tolist()
     made["sdlgm-subset-prior"] = SDLGM(**small, **of_subset).fit(continuous), continuous[:4].tolist()
     annealed = SDLGM(**small, gradient="annealed_straight_through", final_temperature=0.5).fit(binary)
     made["sdlgm-chain-annealed"] = annealed, binary[:4].tolist()

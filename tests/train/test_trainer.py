@@ -152,7 +152,7 @@ def test__partial_fit__diverging__keeps_the_parameters_before(digits, small, mon
 
 
 def test__learn_prior__during_warm_up__stays_and_moves_afterwards(digits, small):
-    settings = {**small, "learn_prior": True, "gate_prior": 0.5, "random_state": 0}
+    settings = {**small, "prior": "slots", "gate_prior": 0.5, "random_state": 0}
     warming = SDLGM(**{**settings, "kl_warmup": 0.99}).fit(digits)
     assert warming.gate_prior_ == pytest.approx(0.5)
     moved = SDLGM(**{**settings, "kl_warmup": 0.0}).fit(digits)
