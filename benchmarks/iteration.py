@@ -94,7 +94,9 @@ CODE_OPERATIONS = (
     "_ConditionalDivergence",
     "_Cost",
     "_DrawnBy",
-    "_StateLogits",
+    "_HiddenEffect",
+    "_LowRankEffect",
+    "_SparseProduct",
 )
 """Draws and divergences of `sdlgm.model.codes`, as torch's profiler names them."""
 GROUPS = {

@@ -308,6 +308,7 @@ class CoupledBernoulliPosterior(LatentVectorPosterior):
     kind = "chain"
     latent = "bernoulli"
     draws_sets = True
+    takes_chain_prior = True
 
     def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
         super().__init__(n_inputs, n_features, n_slots, options)
@@ -328,6 +329,7 @@ class CoupledCategoricalPosterior(LatentVectorPosterior):
     kind = "chain"
     latent = "categorical"
     draws_sets = True
+    takes_chain_prior = True
     later: Tensor
 
     def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):

@@ -14,7 +14,7 @@ from reproduction.internals import ChainPrior
 Lengths = Callable[[np.ndarray], np.ndarray]
 """From integer levels, a row for each image, to the bits of each row."""
 
-HIDDEN = 512  # units of the chain prior, as many as the SDLGM of Table I has
+HIDDEN = 512  # units of the chain prior, twice as many as the SDLGM of Table I has
 EPOCHS = (4, 8, 16)  # lengths of training to choose from
 BATCH, LEARNING_RATE = 100, 1e-3
 POOLED_WEIGHT = 10.0  # observations of a feature that the frequencies of all features count as

@@ -40,9 +40,9 @@ PROTOCOL = {
     "rounding of the peers": "to as few levels as raise the error on "
     f"{image_peers.ROUNDED_IMAGES:,} training images by at most {image_peers.ROUNDING_COST - 1:.0%}; the error is "
     "measured after that rounding",
-    "which coefficients are there": "-log2 p under a chain prior, the prior of the SDLGM, with "
-    f"{code_lengths.HIDDEN} hidden units and no budget, fitted by maximum likelihood to the codes of ten elevenths of "
-    "the training images; the epoch, and the length of the training out of "
+    "which coefficients are there": "-log2 p under a chain prior, the family of the SDLGM's, with "
+    f"{code_lengths.HIDDEN} hidden units (the SDLGM has 256) and no budget, fitted by maximum likelihood to the "
+    "codes of ten elevenths of the training images; the epoch, and the length of the training out of "
     f"{', '.join(map(str, code_lengths.EPOCHS))} epochs, are chosen on the other training images; where independent "
     "frequencies are shorter on these, they are used",
     "values of the peers": "by the frequencies of the rounded levels in the same codes, of all features together or of "

@@ -9,10 +9,7 @@ from reproduction.pages.markdown import generated_from, heading, line, mean_and_
 
 Result = Mapping[str, Any]
 
-SYSTEMS = {
-    "slots": "slots",
-    "chain": "chain",
-}
+SYSTEMS = ("slots", "chain")
 
 
 def page(result: Result) -> str:
@@ -25,7 +22,7 @@ def page(result: Result) -> str:
             generated_from("priors.json"),
             "",
             "Choose a prior for a small table, and see whether to stop early. Negative discrete ELBO of held-out rows "
-            f"in nats, lower is better; mean of {seeds} run{'s' if seeds > 1 else ''}. The columns of the chains are "
+            f"in nats, lower is better; mean of {seeds} run{'s' if seeds > 1 else ''}. The column of the chain has the "
             "differences from the slots with the same rows and seeds.",
             "",
             *summary(result),
@@ -46,9 +43,9 @@ def page(result: Result) -> str:
 
 
 def summary(result: Result) -> list[str]:
-    """Return the table of bounds: those of the slots, and the differences of the chains from them."""
+    """Return the table of bounds: those of the slots, and the differences of the chain from them."""
     chains = [system for system in SYSTEMS if system != "slots"]
-    lines = heading("data", "rows", "early stopping", "slots", *(SYSTEMS[system] for system in chains))
+    lines = heading("data", "rows", "early stopping", "slots", *chains)
     found = {(row["data"], row["early_stopping"], row["system"]): row for row in result["rows"]}
     for (name, early_stopping, system), slots in found.items():
         if system != "slots":
@@ -82,7 +79,7 @@ def _quantities(result: Result) -> list[str]:
             line(
                 row["title"],
                 "yes" if row["early_stopping"] else "no",
-                SYSTEMS[row["system"]],
+                row["system"],
                 f"{np.mean(row['n_iter']):,.0f}",
                 *cells,
                 error,

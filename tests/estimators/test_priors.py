@@ -21,7 +21,7 @@ SETTINGS = [
 
 def pairs() -> list[tuple[str, str]]:
     """Return all posteriors over sets with all gradients that they have."""
-    sets = [(name, family.kind) for name, family in POSTERIORS.items() if family.draws_sets]
+    sets = [(name, family.kind) for name, family in POSTERIORS.items() if family.takes_chain_prior]
     return [
         (name, gradient) for name, kind in sets for gradient in GRADIENTS if kind in GRADIENTS[gradient].defined_for
     ]
@@ -75,6 +75,15 @@ def test__gate_prior__chain__is_the_expected_share_of_the_budget(digits, small):
     assert model.feature_prior_.sum() == pytest.approx(1.0, rel=1e-5)
 
 
+@pytest.mark.parametrize("prior", ["chain", "slots"])
+def test__sample_prior_codes__posteriors_over_sets__are_sets_and_match_those_of_transform(prior, digits, small):
+    model = SDLGM(**small, prior=prior, random_state=0).fit(digits)
+    drawn = model.sample_prior_codes(1500, random_state=0)
+    assert drawn.shape == (1500, small["n_components"])
+    assert set(drawn.data) == {1}
+    assert drawn.dtype == model.transform(digits).dtype
+
+
 def test__partial_fit__other_prior__is_refused(digits, small):
     model = SDLGM(**small, prior="slots", random_state=0).partial_fit(digits)
     with pytest.raises(ValueError, match="prior='slots'"):
@@ -113,8 +122,8 @@ def test__fit__resumed_with_a_chain_prior__ends_as_an_uninterrupted_run(settings
         ({**CHAIN, "prior_rank": 0}, "'prior_rank' parameter"),
         ({**CHAIN, "prior_rank": 2, "prior_hidden": 2}, "exclude each other"),
         ({**CHAIN, "learn_prior": False}, "always learned"),
-        ({**CHAIN, "posterior": "shared"}, "codes of posterior='shared' are counts"),
-        ({**CHAIN, "posterior": "ordered"}, "codes of posterior='ordered' are counts"),
+        ({**CHAIN, "posterior": "shared"}, "posterior='shared' cannot have prior='chain'"),
+        ({**CHAIN, "posterior": "ordered"}, "posterior='ordered' cannot have prior='chain'"),
         ({"posterior_rank": 10**6}, "posterior_rank=1000000 is above n_components"),
         ({"posterior": "subset", "posterior_rank": 2}, "posterior_rank=2 needs posterior='chain'"),
     ],

@@ -19,7 +19,7 @@ LANES = 128
 """Rows that are visited together."""
 UNROLLED = 4
 """Units of a state that are read together. The weights of further units are zero."""
-ROUNDING = np.float32(1.0001)
+LARGER = np.float32(1.0001)
 """Factor by which lengths are enlarged, so that rounding does not make a bound too small."""
 
 
@@ -30,18 +30,18 @@ def _draw(base, first_base, reads, writes, noise, budget, counts):
     n_units = reads.shape[1]
     inverse_ln2 = real(1 / math.log(2))
     state = np.empty((n_units, LANES), base.dtype)
-    logit, height = np.empty(LANES, base.dtype), np.empty(LANES, base.dtype)
+    logit, scaled_noise = np.empty(LANES, base.dtype), np.empty(LANES, base.dtype)
     n_left = np.empty(LANES, np.int64)
     for first in range(0, n_rows, LANES):
         n_lanes = min(LANES, n_rows - first)
         state[:] = real(0)
         logit[:] = real(0)
-        height[:] = real(1)  # lanes without a row draw nothing
+        scaled_noise[:] = real(1)  # lanes without a row draw nothing
         n_left[:] = budget
         for k in range(n_features):
             for lane in range(n_lanes):
                 logit[lane] = base[(first_base + first + lane) % len(base), k]
-                height[lane] = noise[first + lane, k]
+                scaled_noise[lane] = noise[first + lane, k]
             for h in range(0, n_units, UNROLLED):
                 a, b, c, d = reads[k, h], reads[k, h + 1], reads[k, h + 2], reads[k, h + 3]
                 for lane in range(LANES):
@@ -52,11 +52,11 @@ def _draw(base, first_base, reads, writes, noise, budget, counts):
             for lane in range(LANES):
                 # noise < sigmoid(logit); the exponent is bounded, so that its power of two is finite.
                 power = min(max(-logit[lane] * inverse_ln2, real(-100)), real(100))
-                height[lane] *= real(1) + exp2(power)
-                n_present += height[lane] < real(1)
+                scaled_noise[lane] *= real(1) + exp2(power)
+                n_present += scaled_noise[lane] < real(1)
             if n_present:
                 for lane in range(n_lanes):
-                    if height[lane] < real(1) and n_left[lane] > 0:
+                    if scaled_noise[lane] < real(1) and n_left[lane] > 0:
                         counts[first + lane, k] = real(1)
                         n_left[lane] -= 1
                         for h in range(n_units):
@@ -73,7 +73,7 @@ def _modes(base, reads, writes, lengths, budget, counts):
         length, n_left = real(0), budget
         for k in range(n_features):
             # No effect is larger than the product of the lengths, so that most features need no scalar product.
-            if base[row, k] + lengths[k] * length > real(0) and n_left > 0:
+            if n_left > 0 and not base[row, k] + lengths[k] * length <= real(0):  # NaN if a length is infinite
                 logit = base[row, k]
                 for h in range(len(state)):
                     logit += reads[k, h] * state[h]
@@ -228,7 +228,8 @@ def low_rank_chain_modes(
 ) -> np.ndarray:
     """Make the more probable choice feature by feature. The arguments are those of `draw_low_rank_chain`."""
     counts = np.zeros(base.shape, np.int8)
-    lengths = ROUNDING * np.sqrt(np.square(reads).sum(1))
+    with np.errstate(over="ignore"):
+        lengths = LARGER * np.sqrt(np.square(reads).sum(1))
 
     def work(first: int, last: int) -> None:
         _modes(base[first:last], reads, writes, lengths, budget, counts[first:last])

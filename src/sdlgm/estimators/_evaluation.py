@@ -17,7 +17,7 @@ from sdlgm.estimators._preparation import check_unit_interval, in_batches, in_un
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
 from sdlgm.model.codes import CodeDistribution, OrderedDistribution
 from sdlgm.model.codes.chain import Chain
-from sdlgm.model.modules.unsupervised import Bound, SDLGMModule
+from sdlgm.model.modules.unsupervised import IMPORTANCE_CHUNK, Bound, SDLGMModule
 from sdlgm.model.noise import Noise
 from sdlgm.train import binarize, to_tensor
 from sdlgm.train.batches import Rows, dense, threshold
@@ -132,7 +132,8 @@ def elbo(fitted: FittedSDLGM, rows: Rows | RowFiles, bound: Bound, n_importance:
     module, parts = fitted.module, []
     with torch.inference_mode():
         most, n_samples = (RELAXED_BATCH if bound == "relaxed" else BATCH), fitted.n_samples
-        for batch in prepared_batches(fitted, rows, fitted.rows_at_once(n_samples, most)):
+        n_codes = min(n_importance, IMPORTANCE_CHUNK) if n_importance > 1 else n_samples
+        for batch in prepared_batches(fitted, rows, fitted.rows_at_once(n_codes, most)):
             x = binarize(batch, fitted.binarize, noise)
             posterior = posterior_of(module, x)
             if n_importance > 1:

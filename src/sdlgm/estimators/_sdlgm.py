@@ -20,7 +20,7 @@ from sdlgm.errors import DataError
 from sdlgm.estimators import _evaluation
 from sdlgm.estimators._base import COMMON_CONSTRAINTS, RandomState, TorchEstimator, check_widths
 from sdlgm.estimators._checks import check_count, check_positive, has_compiler, usable_device, without_names_warning
-from sdlgm.estimators._codes import check_codes
+from sdlgm.estimators._codes import check_codes, sparse_rows, stack_rows
 from sdlgm.estimators._compat import Interval, Registered, StrOptions, fit_context
 from sdlgm.estimators._distributed import fit_distributed
 from sdlgm.estimators._fitted import Fitted, FittedSDLGM, code_values
@@ -99,7 +99,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
           bits. Always learned; `fit` keeps the effects small if there are few rows. For ``posterior="chain"`` and
           ``"subset"``.
         - ``"slots"``: the paper's. Features are independent of each other.
-        - ``"auto"``: ``"chain"`` where it can be used, otherwise ``"slots"``.
+        - ``"auto"``: ``"chain"`` where it can be used, otherwise (other posteriors, ``learn_prior=False``)
+          ``"slots"``.
     prior_hidden : int, None or "auto", default="auto"
         Number of hidden units through which features act on later ones under ``prior="chain"``. None is no hidden
         layer: their effects add up, with ``prior_rank``. ``"auto"`` is 256, or 64 with more than 512 features.
@@ -613,15 +614,15 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             for name in ("prior_rank", "prior_hidden"):
                 if isinstance(getattr(self, name), Integral):
                     raise ValueError(
-                        f"{name}={getattr(self, name)} needs prior='chain', and the prior is 'slots'; set {name} to "
-                        "its default, or a prior and a posterior that can be chains"
+                        f"{name}={getattr(self, name)} needs prior='chain', and the prior is 'slots'; leave {name} at "
+                        "its default, or set prior='chain' (with learn_prior=True and posterior='chain' or 'subset')"
                     )
             return
-        if not family.draws_sets:
-            possible = [name for name, other in self._module_class.posteriors.items() if other.draws_sets]
+        if not family.takes_chain_prior:
+            possible = [name for name, other in self._module_class.posteriors.items() if other.takes_chain_prior]
             raise ValueError(
-                f"prior='chain' is a prior over sets, and codes of posterior={self.posterior!r} are counts; "
-                f"use prior='slots', or one of the posteriors {', '.join(possible)}"
+                f"posterior={self.posterior!r} cannot have prior='chain'; use prior='slots', or one of the posteriors "
+                f"{', '.join(possible)}"
             )
         if self.prior_rank is not None and isinstance(self.prior_hidden, Integral):
             raise ValueError("prior_rank and prior_hidden exclude each other; set one of them")
@@ -631,7 +632,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     def _prior_family(self, family: type[PosteriorNetwork]) -> Literal["chain", "slots"]:
         """Return the family of the prior, with ``"auto"`` resolved."""
         if self.prior == "auto":
-            return "chain" if family.draws_sets and self.learn_prior else "slots"
+            return "chain" if family.takes_chain_prior and self.learn_prior else "slots"
         return "chain" if self.prior == "chain" else "slots"
 
     def _check_distributed(self, callback: object) -> None:
@@ -879,9 +880,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
     def _prior_codes(self, n_samples: int, noise: Noise) -> sp.csr_matrix:
         check_count("n_samples", n_samples, 1)
+        module, parts, size = self._fitted.module, [], self._fitted.rows_at_once()
         with torch.inference_mode():
-            counts = self._fitted.module.prior().expand(n_samples).sample(1, noise)[0]
-        return sp.csr_matrix(counts.cpu().numpy().astype(np.int64))
+            for start in range(0, n_samples, size):
+                counts = module.prior().expand(min(size, n_samples - start)).sample(1, noise)[0]
+                parts.append(sparse_rows(module.decoder_input(counts)))
+        return stack_rows(parts, module.config.n_features)
 
     def posterior_probs(self, X) -> PosteriorProbs:
         """Return the parameters of q(z given x).

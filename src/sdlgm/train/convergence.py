@@ -124,7 +124,7 @@ def _fallen(history: Sequence[Record]) -> str | None:
 def _is_constant(record: Record) -> bool:
     """Return whether the posteriors of different rows are the same.
 
-    Posteriors over sets cannot equal the prior, so their KL stays above zero when they collapse.
+    Posteriors over sets cannot equal the prior of the slots, so their KL stays above zero when they collapse.
     """
     return record.row_divergence is not None and record.row_divergence < MIN_ROW_DIVERGENCE
 

@@ -66,6 +66,14 @@ def test__modes__every_coupling__are_draws_with_noise_of_one_half(logits, full_r
     torch.testing.assert_close(coupling.modes(rows, N_SLOTS).double(), expected)
 
 
+def test__modes__weights_whose_squares_overflow__are_those_of_the_matrix():
+    reads, writes = torch.full((6, 2), 2e19), torch.full((6, 2), 1e-19)
+    coupling = LowRankCoupling(reads, writes)
+    found = coupling.modes(torch.ones(1, 6), 4)
+    torch.testing.assert_close(found, matrix_of(coupling).modes(torch.ones(1, 6), 4))
+    assert found.sum() == 4
+
+
 def test__low_rank__single_precision__draws_as_in_double_precision(logits):
     coupling, single = low_rank(), low_rank(torch.float32)
     uniform = torch.rand(5, N_ROWS, N_FEATURES, generator=torch.Generator().manual_seed(3))

@@ -35,6 +35,12 @@ def test__code_layer__value_and_gradients__equal_those_of_a_dense_layer(share, l
     torch.testing.assert_close(results(layer(x)), results(F.linear(x, weight, bias)))
 
 
+@pytest.mark.parametrize("shape", [(N_FEATURES,), (2, 3, N_FEATURES), (0, N_FEATURES)])
+def test__code_layer__any_batch_shape__is_kept(shape, layer):
+    x = torch.zeros(shape, dtype=torch.float64)
+    torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias))
+
+
 def test__code_layer__fractions_among_zeros__are_not_rounded(layer):
     x = torch.zeros(1, N_FEATURES, dtype=torch.float64)
     x[0, 3] = 0.25

@@ -29,7 +29,7 @@ from sdlgm.model.autograd import first_order
 from sdlgm.model.codes.base import KL, GradientRule, Prior, PriorTerms, Temperatures
 from sdlgm.model.codes.coupling import Coupling, DrawnCodes, PosteriorCoupling
 from sdlgm.model.codes.slots import SlotDistribution
-from sdlgm.model.codes.subset import N_DRAWS, Subsets, log_repetitions
+from sdlgm.model.codes.subset import Subsets, log_repetitions
 from sdlgm.model.noise import Noise
 
 
@@ -121,9 +121,9 @@ class Chain(Subsets[Prior]):
     def _fixed_draws(self) -> Float[Tensor, "S batch K"]:
         if not self.common_noise:
             return super()._fixed_draws
-        noise = Noise.seeded(0, self.logits.device)
-        uniform = _positive_uniform((N_DRAWS, 1, self.logits.shape[-1]), self.logits, noise)
-        return self._draw(uniform.expand(N_DRAWS, *self.logits.shape))
+        noise, n_draws = Noise.seeded(0, self.logits.device), self._n_fixed_draws
+        uniform = _positive_uniform((n_draws, 1, self.logits.shape[-1]), self.logits, noise)
+        return self._draw(uniform.expand(n_draws, *self.logits.shape))
 
     def prior_terms(self, prior: Prior, kl: KL) -> PriorTerms:
         terms = self.terms_given(self._fixed_draws, prior)

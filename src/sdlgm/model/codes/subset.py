@@ -62,8 +62,11 @@ class Subsets(PresenceCodes[Prior]):
     @cached_property
     def _fixed_draws(self) -> Float[Tensor, "S batch K"]:
         """Draws behind probabilities and terms that have no closed form, always with the same noise."""
-        n_draws = max(1, min(N_DRAWS, MOST_DRAWN // self.logits.numel()))
-        return self.sample(n_draws, Noise.seeded(0, self.logits.device))
+        return self.sample(self._n_fixed_draws, Noise.seeded(0, self.logits.device))
+
+    @property
+    def _n_fixed_draws(self) -> int:
+        return max(1, min(N_DRAWS, MOST_DRAWN // max(1, self.logits.numel())))
 
     def conditional_logits(self, counts: Float[Tensor, "*codes K"]) -> Float[Tensor, "... K"]:
         """Return the log-odds of each feature given those before it."""

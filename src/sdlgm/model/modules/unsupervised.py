@@ -119,9 +119,10 @@ class SDLGMModule(TemperedModule):
         return self.posterior.n_logits
 
     def weight_penalty(self, n_rows: int) -> Tensor | None:
-        """Return the penalty of a chain prior, which could learn the codes of a few hundred rows by heart.
+        """Return the penalty of a chain prior, which could memorise the codes of a few hundred rows.
 
-        With w weights reads, it is w / (2 n²) times the sum over k of |reads_k|² and the mean over j of |writes_j|².
+        With w the number of reads, it is w / (2 n²) times the sum over k of |reads_k|² and the mean over j of
+        |writes_j|².
         It is a product, since with a sum one factor could grow while the other shrinks, and the writes would shrink
         before the first reads are learned. The square of n was chosen by measurements: with w / n weights for each row
         a penalty of that order is needed, and for large data it vanishes.

@@ -30,13 +30,15 @@ class CodeLayer(nn.Linear):
         super().__init__(n_features, n_outputs)
         self.weight = nn.Parameter(_by_feature(self.weight.detach()))
 
-    def forward(self, codes: Float[Tensor, "rows K"]) -> Float[Tensor, "rows outputs"]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(self, codes: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch outputs"]:  # pyright: ignore[reportIncompatibleMethodOverride]
         if not arrays.has_kernels(codes):
             return super().forward(codes)
-        _, features, n_present = (torch.from_numpy(part) for part in _kernels.compress(as_array(codes)))
+        rows = codes.reshape(-1, self.in_features)
+        _, features, n_present = (torch.from_numpy(part) for part in _kernels.compress(as_array(rows)))
         if len(features) > SPARSE * codes.numel():  # relaxed codes
             return super().forward(codes)
-        return _SparseProduct.apply(codes, self.weight, features.long(), n_present) + self.bias
+        product = _SparseProduct.apply(rows, self.weight, features.long(), n_present) + self.bias
+        return product.view(*codes.shape[:-1], self.out_features)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         name = f"{prefix}weight"

@@ -85,7 +85,7 @@ class LogitEncoder(Encoder):
 
     def forward(self, x: Float[Tensor, "batch D"], shard: Shard = WHOLE_BATCH) -> Float[Tensor, "batch outputs"]:
         logits = self.out(self.trunk(x - self.location))
-        if torch.is_inference(logits) and not self.training and isinstance(self.normalize, LogitNorm):
+        if not self.training and torch.is_inference(logits) and isinstance(self.normalize, LogitNorm):
             scale, shift = self.normalize.scale_and_shift()  # in place: with many features, memory takes the time
             return torch.addcmul(shift + self.bias, logits, scale, out=logits)
         return self.normalize(logits, shard) + self.bias

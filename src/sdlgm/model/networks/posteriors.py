@@ -64,8 +64,9 @@ class PosteriorNetwork(nn.Module, ABC):
     kind: ClassVar[Kind]
     """The variables that codes are drawn from; decides which gradients are defined."""
     draws_sets: ClassVar[bool] = False
-    """Whether a code is the set of features that are present, and not their counts; only then can the prior be a chain.
-    """
+    """Whether a code is the set of features that are present, and not their counts."""
+    takes_chain_prior: ClassVar[bool] = False
+    """Whether `forward` returns a distribution with a chain as its prior if ``self.chain_prior``. Needs sets."""
 
     def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
         super().__init__()
@@ -143,6 +144,7 @@ class SubsetPosterior(PosteriorNetwork):
 
     kind = "binary"
     draws_sets = True
+    takes_chain_prior = True
 
     def make_encoder(self, n_inputs: int, options: EncoderOptions) -> LogitEncoder:
         return _presence_encoder(n_inputs, self.n_features, self.n_slots, options)
@@ -183,6 +185,7 @@ class ChainPosterior(PosteriorNetwork):
 
     kind = "chain"
     draws_sets = True
+    takes_chain_prior = True
 
     def __init__(self, n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions):
         super().__init__(n_inputs, n_features, n_slots, options)
