@@ -44,7 +44,7 @@ def picture(result: Mapping[str, Any]) -> Figure:
     axis.plot(minutes, [point["validation"] for point in result["curve"]], color=BLUE, label="discrete, validation")
     axis.axhline(PAPER_BOUND, color="black", lw=1, ls="--", label=f"{PAPER_BOUND}, the paper's relaxed number")
     axis.scatter(minutes[-1], -result["test"]["discrete"], color=ORANGE, zorder=3, label="discrete, test, at the end")
-    axis.set(xlabel="minutes of one processor core", ylabel="negative ELBO (nats)", ylim=(90, 130))
+    axis.set(xlabel="minutes of one processor core", ylabel="negative ELBO (nats)", ylim=(85, 130))
     axis.legend(frameon=False, fontsize=8)
     return figure
 
