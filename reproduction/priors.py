@@ -62,10 +62,10 @@ PROTOCOL = {
     "model": f"the defaults of SDLGM, but for `n_components={SIZES['n_components']}`, "
     f"`max_active={SIZES['max_active']}`, `max_iter={ITERATIONS}` and the prior",
     "likelihood": "Bernoulli for digits, with the grey value as probability of a fresh draw; Gaussian for all others",
-    "early stopping": "on a tenth of the training rows; the held-out rows are used for the result only",
+    "early stopping": "on a tenth of the training rows; the held-out rows take no part in it",
     "choice of the penalty": "the penalty that keeps the chain prior small if rows are few was chosen out of a dozen "
-    "forms, mostly by the held-out rows of wine and breast cancer with the splits of this table, in single runs without "
-    "early stopping; their rows without early stopping are therefore not an independent test of it",
+    "forms, mostly by the held-out rows of wine and breast cancer with the splits of this table, in single runs "
+    "without early stopping; their rows without early stopping are therefore not an independent test of it",
     "bound": "negative discrete ELBO of the held-out rows in nats, in the units of the data; lower is better",
 }
 
