@@ -68,7 +68,7 @@ PRIOR_HIDDEN, PRIOR_HIDDEN_OF_MANY = 256, 64
 RANK = 32
 """Rank of couplings, if none is given."""
 PRIOR_ROWS = 16
-"""Rows of draws behind the marginals of a chain prior, with 16 draws each."""
+"""Rows of draws behind the marginals of a chain prior, with up to 16 draws each."""
 
 
 @loadable

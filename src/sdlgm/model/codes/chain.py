@@ -26,7 +26,7 @@ from sdlgm import _kernels
 from sdlgm.model import arrays
 from sdlgm.model.arrays import as_array
 from sdlgm.model.autograd import first_order
-from sdlgm.model.codes.base import KL, GradientRule, Prior, PriorTerms, Temperatures
+from sdlgm.model.codes.base import GradientRule, Prior, PriorTerms, Temperatures
 from sdlgm.model.codes.coupling import Coupling, DrawnCodes, PosteriorCoupling
 from sdlgm.model.codes.slots import SlotDistribution
 from sdlgm.model.codes.subset import Subsets, log_repetitions
@@ -43,7 +43,7 @@ class Chain(Subsets[Prior]):
     logits: Float[Tensor, "batch K"]
     """Log-odds of each feature if none is present before it."""
     coupling: Coupling
-    """What the features before a feature add to its log-odds."""
+    """Effect of the features before a feature on its log-odds."""
     n_slots: int
     common_noise: bool = False
     """Whether all rows share the noise behind estimates. Estimates of a row then depend on the row alone, but their
@@ -110,10 +110,6 @@ class Chain(Subsets[Prior]):
         """Return the more probable choice, feature after feature; on the CPU."""
         return self._posterior_coupling.modes(self.logits, self.n_slots)
 
-    def terms_given(self, counts: Float[Tensor, "S batch K"], prior: Prior) -> PriorTerms:
-        """Return the terms of the divergence from ``prior`` given drawn codes."""
-        raise NotImplementedError
-
     def cost(self, counts: Float[Tensor, "S batch K"], prior: Prior) -> Float[Tensor, "S batch"]:
         return self.terms_given(counts, prior).kl
 
@@ -124,13 +120,6 @@ class Chain(Subsets[Prior]):
         noise, n_draws = Noise.seeded(0, self.logits.device), self._n_fixed_draws
         uniform = _positive_uniform((n_draws, 1, self.logits.shape[-1]), self.logits, noise)
         return self._draw(uniform.expand(n_draws, *self.logits.shape))
-
-    def prior_terms(self, prior: Prior, kl: KL) -> PriorTerms:
-        terms = self.terms_given(self._fixed_draws, prior)
-        return PriorTerms(*(part.mean(0) for part in vars(terms).values()))
-
-    def kl(self, prior: Prior, kl: KL) -> Float[Tensor, " batch"]:
-        return self.prior_terms(prior, kl).kl
 
     @cached_property
     def presence(self) -> Float[Tensor, "batch K"]:

@@ -72,6 +72,17 @@ class Subsets(PresenceCodes[Prior]):
         """Return the log-odds of each feature given those before it."""
         raise NotImplementedError
 
+    def terms_given(self, counts: Float[Tensor, "S batch K"], prior: Prior) -> PriorTerms:
+        """Return the terms of the divergence from ``prior`` given drawn codes; only where it has no closed form."""
+        raise NotImplementedError
+
+    def prior_terms(self, prior: Prior, kl: KL) -> PriorTerms:
+        terms = self.terms_given(self._fixed_draws, prior)
+        return PriorTerms(*(part.mean(0) for part in vars(terms).values()))
+
+    def kl(self, prior: Prior, kl: KL) -> Float[Tensor, " batch"]:
+        return self.prior_terms(prior, kl).kl
+
     def within_budget(self, counts: Float[Tensor, "*codes K"]) -> Bool[Tensor, "*codes K"]:
         """Return whether fewer than ``n_slots`` features are present before each feature."""
         return counts.cumsum(-1) - counts < self.n_slots

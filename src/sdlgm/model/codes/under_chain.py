@@ -22,7 +22,7 @@ from sdlgm import _kernels
 from sdlgm.model import arrays
 from sdlgm.model.arrays import as_array
 from sdlgm.model.autograd import first_order
-from sdlgm.model.codes.base import KL, PriorTerms
+from sdlgm.model.codes.base import PriorTerms
 from sdlgm.model.codes.chain import Chain
 from sdlgm.model.codes.subset import IndependentSubsets, Subsets
 
@@ -59,13 +59,6 @@ class UnderChainPrior(Subsets[ChainPriorDistribution]):
         log_prior = torch.where(reached, present * prior_logits - F.softplus(prior_logits), 0.0).sum(-1)
         zero = torch.zeros_like(entropy)
         return PriorTerms(zero, log_prior, zero, entropy)
-
-    def prior_terms(self, prior: ChainPriorDistribution, kl: KL) -> PriorTerms:
-        terms = self.terms_given(self._fixed_draws, prior)
-        return PriorTerms(*(part.mean(0) for part in vars(terms).values()))
-
-    def kl(self, prior: ChainPriorDistribution, kl: KL) -> Float[Tensor, " batch"]:
-        return self.prior_terms(prior, kl).kl
 
 
 @dataclass(frozen=True)
