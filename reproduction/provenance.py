@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import sys
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -26,9 +27,13 @@ def provenance() -> dict[str, Any]:
 
 
 def running_command(argv: list[str], module: str | None) -> str:
-    """Return the command of a process with these arguments, without the path of the machine."""
+    """Return the command of a process with these arguments, without paths of the machine.
+
+    The folder of unfinished runs (``--work``) does not change a result, and is left out.
+    """
     program = Path(argv[0]).name if module is None else f"python -m {module.removesuffix('.__main__')}"
-    return " ".join([program, *argv[1:]])
+    command = " ".join([program, *argv[1:]])
+    return re.sub(r" --work[ =]\S+", "", command)
 
 
 def versions() -> dict[str, str]:

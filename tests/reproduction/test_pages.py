@@ -44,6 +44,8 @@ def test__running_command__module__has_no_path_of_the_machine():
     path = "/some/where/reproduction/__main__.py"
     assert running_command([path, "table1"], "reproduction.__main__") == "python -m reproduction table1"
     assert running_command(["/some/where/sdlgm", "fit"], None) == "sdlgm fit"
+    with_folder = [path, "table1", "--work", "/some/where/runs", "--jobs", "1"]
+    assert running_command(with_folder, "reproduction.__main__") == "python -m reproduction table1 --jobs 1"
 
 
 def test__markdown__table_and_numbers__are_formatted():
