@@ -7,7 +7,7 @@ PIP_INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: help demo test test-slow lint format install bench docs codes-picture wheel fuzz robustness audit clean
-.PHONY: table1 table2 counts gradients figures budgets priors long
+.PHONY: table1 table2 counts gradients figures budgets priors features long
 
 help:
 	@echo "make demo       fit, encode, decode, evaluate and report on embedded data"
@@ -19,7 +19,7 @@ help:
 	@echo "make bench      speed and growth beside the peers, into docs/results (half an hour)"
 	@echo "make docs       the generated pages from docs/results, and a check of all links"
 	@echo "make table1     Table I of the paper, into docs/results (12 hours of one core)"
-	@echo "                likewise: table2, counts, gradients, figures, budgets, long"
+	@echo "                likewise: table2, counts, gradients, figures, budgets, priors, features, long"
 	@echo "make codes-picture  the picture of README.md (trains a model of MNIST)"
 	@echo "make wheel      dist/*.whl"
 	@echo "make fuzz       changed files for every reader, FUZZ_SECONDS=20 each"
@@ -67,7 +67,7 @@ bench: .venv/.developer
 	$(BIN)/python -m reproduction pages
 
 # The results of the paper. Each target can be interrupted and resumed; `make docs` builds the pages afterwards.
-table1 table2 counts gradients budgets priors long: .venv/.developer
+table1 table2 counts gradients budgets priors features long: .venv/.developer
 	$(BIN)/python -m reproduction $@ --out docs/results/$@.json
 
 figures: .venv/.developer

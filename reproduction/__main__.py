@@ -278,6 +278,33 @@ def priors(
         )
 
 
+@app.command()
+@_clear_errors
+def features(
+    result: ResultOut = Path("features.json"),
+    data: Annotated[str, typer.Option(help="mnist or files of rows, separated by commas.")] = "mnist",
+    seeds: Annotated[int, typer.Option(help="Runs of each number of features.", min=1)] = 1,
+    iterations: Iterations = 3_000,
+    jobs: Jobs = 0,
+    work: Work = Path("runs"),
+) -> None:
+    """Compare 4,096 features with 256: the bound of held-out rows, and how many features are in use.
+
+    `python -m reproduction features --out docs/results/features.json`
+    """
+    from reproduction import features
+
+    with _results_in(result):
+        features.reproduce_features(
+            result,
+            data=[name.strip() for name in data.split(",")],
+            seeds=seeds,
+            iterations=iterations,
+            n_jobs=_n_jobs(jobs),
+            work_folder=work,
+        )
+
+
 @app.command("long")
 @_clear_errors
 def long_(

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from reproduction.pages import (
     budgets,
     counts,
+    features,
     figures,
     glance,
     gradients,
@@ -38,6 +39,7 @@ RESULTS = (
     "long",
     "budgets",
     "priors",
+    "features",
     "gradients",
     "speed",
     "scaling",
@@ -54,6 +56,7 @@ WHOLE: dict[str, Callable[[Results], str]] = {
     "docs/results/long.md": lambda results: long.page(results["long"]),
     "docs/results/budgets.md": lambda results: budgets.page(results["budgets"]),
     "docs/results/priors.md": lambda results: priors.page(results["priors"]),
+    "docs/results/features.md": lambda results: features.page(results["features"]),
     "docs/results/gradients.md": lambda results: gradients.page(results["gradients"]),
     "docs/results/robustness.md": lambda results: robustness.page(results["robustness"]),
     "docs/results/figures/figures.md": lambda results: figures.page(results["figures/figures"]),

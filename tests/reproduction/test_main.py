@@ -4,11 +4,13 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from reproduction import long, priors
+from reproduction import features, long, priors
 from reproduction.__main__ import app
+from reproduction.pages.features import page as features_page
 from reproduction.pages.priors import page
 
 ROOT = Path(__file__).parents[2]
@@ -92,6 +94,20 @@ def test__priors__small_run__has_a_row_of_each_prior_and_a_page(tmp_path):
     assert "no such data set" in run(*arguments, "--data", "nonsense", code=2).stderr
 
 
+def test__features__small_run__has_a_row_of_each_number_and_a_page(tmp_path):
+    X = np.random.default_rng(0).normal(size=(1_100, 6))
+    np.save(tmp_path / "noise.npy", X)
+    arguments = ["features", "--data", tmp_path / "noise.npy", "--iterations", 10, "--jobs", 1]
+    run(*arguments, "--work", tmp_path / "runs", "--out", tmp_path / "result.json")
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert [(row["data"], row["n_components"]) for row in result["rows"]] == [("noise", 256), ("noise", 4096)]
+    for row in result["rows"]:
+        assert row["shape"] == [100, 6]
+        assert 0 <= row["alive"][0] <= row["drawn"][0] <= 1
+        assert row["n_active_mean"][0] <= features.SETTINGS["max_active"]
+    assert features_page(result).count("| noise |") == 2
+
+
 @pytest.mark.slow
 def test__gradients__all_estimators__are_as_published(tmp_path):
     run("gradients", "--work", tmp_path / "runs", "--out", tmp_path / "result.json")
@@ -106,7 +122,7 @@ def test__gradients__all_estimators__are_as_published(tmp_path):
 
 
 def test__help__every_command__is_there():
-    commands = ("table1", "table2", "counts", "gradients", "figures", "budgets", "priors", "long", "pages")
+    commands = ("table1", "table2", "counts", "gradients", "figures", "budgets", "priors", "features", "long", "pages")
     for command in commands:
         assert command in run("--help").output
         assert "Usage" in run(command, "--help").output
