@@ -26,7 +26,8 @@ ALIVE = 1e-3
 QUANTITIES = ("kl", "code_bits", "reconstruction_error", "n_active_mean")
 OF_RUN = ("training", "drawn", "alive", "used_after_warm_up", "used_at_end", "seconds", "code")
 PROTOCOL = {
-    "rows": f"{HELD_OUT:,} rows are held out, chosen by the seed of a run; of the others at most {ROWS:,} are trained on",
+    "rows": f"{HELD_OUT:,} rows are held out, chosen by the seed of a run; of the others at most {ROWS:,} are trained "
+    "on",
     "model": f"the defaults of SDLGM, but for `max_active={SETTINGS['max_active']}` and "
     f"`hidden={SETTINGS['hidden']}`, the sizes of the measurements of speed with many features",
     "likelihood": "Bernoulli for MNIST, dynamically binarised; Gaussian for a file",

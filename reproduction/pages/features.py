@@ -33,8 +33,8 @@ def page(result: Result) -> str:
             "",
             generated_from("features.json"),
             "",
-            "See what more features bring, and how many of them are in use. Negative discrete ELBO in nats, of held-out "
-            "and of training rows, lower is better. Bits and error are of the codes that `transform` gives. A feature "
+            "See what more features bring, and how many of them are in use. Negative discrete ELBO in nats, of "
+            "held-out and of training rows, lower is better. Bits and error are of the codes that `transform` gives. A feature "
             "is *drawn* if a code drawn for one of the training rows contains it, and *alive* if one in a thousand of "
             "these codes does. It is *used* if a code of one of 500 rows contains it.",
             "",
@@ -43,8 +43,7 @@ def page(result: Result) -> str:
             "The goal is that 4,096 features have no worse bound of held-out rows than 256, with 90 % of them alive. "
             "Features go out of use in two ways. While the KL has little weight, codes are as long as the budget "
             "allows, and features that come late in the order of the chain are seldom reached. When the prior is "
-            "released, features that are rare become expensive, and rarer. [Performance](../performance.md) has what "
-            "helps.",
+            "released, features that are rare become expensive, and rarer.",
             "",
             "## Protocol",
             "",

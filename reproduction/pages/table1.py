@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from reproduction.pages.markdown import generated_from, heading, line, mean_and_deviation, protocol_lines
-from reproduction.table1 import ROWS
+from reproduction.table1 import ONE_LAYER, ROWS
 
 LATENTS = {"bernoulli": "200 Bernoulli", "categorical": "20 categorical of 10", "slots": "40 slots of 200"}
 COUPLED = {
@@ -21,6 +21,8 @@ CONTROLS = (
     "reinmax_coupled_few",
     "reinmax_coupled_chain_prior",
     "reinmax_coupled_few_chain_prior",
+    f"reinmax_coupled_chain_prior{ONE_LAYER}",
+    f"reinmax_coupled_few_chain_prior{ONE_LAYER}",
 )
 """Baselines with the coupled posterior of the SDLGM's chain, and with its chain prior."""
 
