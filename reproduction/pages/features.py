@@ -34,9 +34,9 @@ def page(result: Result) -> str:
             generated_from("features.json"),
             "",
             "See what more features bring, and how many of them are in use. Negative discrete ELBO in nats, of "
-            "held-out and of training rows, lower is better. Bits and error are of the codes that `transform` gives. A feature "
-            "is *drawn* if a code drawn for one of the training rows contains it, and *alive* if one in a thousand of "
-            "these codes does. It is *used* if a code of one of 500 rows contains it.",
+            "held-out and of training rows, lower is better. Bits and error are of the codes that `transform` gives. A "
+            "feature is *drawn* if a code drawn for one of the training rows contains it, and *alive* if one in a "
+            "thousand of these codes does. It is *used* if a code of one of 500 rows contains it.",
             "",
             *lines,
             "",
