@@ -202,6 +202,9 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         """Return a function that makes the module of settings and document."""
         raise NotImplementedError
 
+    def _check_sizes(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Raise if sizes that making the module takes memory for are not those of the tensors of a file."""
+
     def _restore(self, base: Fitted, document: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         """Publish the fitted model of a file."""
         raise NotImplementedError
