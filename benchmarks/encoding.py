@@ -32,7 +32,7 @@ def pictures(n_rows: int) -> np.ndarray:
 
 def fitted(X: np.ndarray, **settings: Any) -> SDLGM:
     """A model after enough iterations to have codes that say something."""
-    return SDLGM(max_iter=500, random_state=0, **settings).fit(X)
+    return SDLGM(likelihood="bernoulli", max_iter=500, random_state=0, **settings).fit(X)
 
 
 def measure(rounds: int) -> dict[str, Any]:

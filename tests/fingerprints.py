@@ -238,7 +238,7 @@ def baseline_cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
         def run() -> dict[str, Any]:
             n_variables = 20 if "bernoulli" in settings["posterior"] else 5
             shape = {"n_components": 20, "max_active": n_variables, "hidden": (32,)}
-            model = DiscreteVAE(**shape, max_iter=60, batch_size=50, random_state=0, **settings)
+            model = DiscreteVAE(**shape, likelihood="bernoulli", max_iter=60, batch_size=50, random_state=0, **settings)
             return of_training(model.fit(digits)) | {
                 "codes": digest(model.transform(digits)),
                 "elbo": digest(model.elbo(digits)),

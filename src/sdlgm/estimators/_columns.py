@@ -18,6 +18,9 @@ ColumnKind = Literal["number", "category", "boolean"]
 # In nats a value, held out: a Student t has to be better by this than a normal distribution, and a normal distribution
 # rounded to whole numbers by this than one of counts. Tails as heavy as those of a Laplace distribution count.
 HEAVY_TAIL, NOT_A_COUNT = 0.05, 0.02
+# In nats, over all held-out values of all columns, for each root of the number of columns: by so much a negative
+# binomial has to be better than a Poisson distribution.
+OVERDISPERSED = 3.0
 # A mixture of Poisson distributions has at least the variance of its mean; less than this share of it is no count.
 LEAST_DISPERSION = 0.8
 # Values that both halves of the sample need before tails or dispersion are judged.
@@ -85,6 +88,8 @@ def choose(
 
     """
     n_columns = len(profile.smallest)
+    if np.isnan(profile.smallest).all():
+        raise ValueError("every value of X is NaN, which is a missing value; there is nothing to learn from")
     wanted = given(likelihood, n_columns, names)
     if kinds is not None:
         of_kind = {"category": "categorical", "boolean": "bernoulli"}
@@ -293,7 +298,9 @@ def _count_family(columns: np.ndarray, halves: _marginals.Halves) -> str:
     fit, score = (part[:, judged] for part in halves)
     n_values = (~np.isnan(score)).sum(axis=0)
     gain = _marginals.score_negative_binomial(fit, score) - _marginals.score_poisson(fit, score)
-    return "negative_binomial" if float((gain * n_values).sum()) > 0 else "poisson"
+    # Where counts are Poisson, the gain of a column is about 0, give or take a nat.
+    chance = OVERDISPERSED * np.sqrt(judged.sum())
+    return "negative_binomial" if float((gain * n_values).sum()) > chance else "poisson"
 
 
 def _heavy_tailed(columns: np.ndarray, halves: _marginals.Halves) -> np.ndarray:

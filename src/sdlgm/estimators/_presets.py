@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 PAPER: Mapping[str, object] = MappingProxyType(
     {
+        "likelihood": "bernoulli",
         "prior": "slots",
         "posterior": "shared",
         "gradient": "gumbel_softmax",

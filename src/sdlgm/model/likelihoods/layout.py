@@ -1,6 +1,6 @@
 """Which likelihood each column has."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -53,7 +53,7 @@ class Layout:
         return {"likelihoods": runs, "n_levels": list(self.n_levels), "with_missing": list(self.with_missing)}
 
     @classmethod
-    def from_json(cls, content: Any, n_columns: int, known: Sequence[str]) -> "Layout":
+    def from_json(cls, content: Any, n_columns: int, known: Collection[str]) -> "Layout":
         """Return the layout of a file, or raise ValueError for one that no model of ``n_columns`` columns has."""
         try:
             runs, n_levels, with_missing = (content[key] for key in ("likelihoods", "n_levels", "with_missing"))
