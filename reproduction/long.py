@@ -31,7 +31,8 @@ def long_run(out: Path, *, data: str, iterations: int, seed: int, work_folder: P
     """Train one model, record its validation bound, and write the curve and the final scores to ``out``."""
     train, validation = split(load_data(f"{data}:train").X)
     test = load_data(f"{data}:test").X
-    folder = work_folder / f"long-{data}-{iterations}-{seed}-{run_version(SDLGM(likelihood="bernoulli"))}"
+    version = run_version(SDLGM(likelihood="bernoulli"))
+    folder = work_folder / f"long-{data}-{iterations}-{seed}-{version}"
     folder.mkdir(parents=True, exist_ok=True)
     every = max(1, iterations // POINTS)
     curve = Curve(folder / "curve.jsonl", validation, every)

@@ -71,9 +71,8 @@ def holes() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def with_holes(small, holes) -> SDLGM:
-    settings = {**small, "max_iter": 300, "learning_rate": 0.01, "random_state": 0}
-    return SDLGM(**settings, likelihood=CHOSEN).fit(holes)
+def with_holes(holes) -> SDLGM:
+    return SDLGM(**PLANTED, batch_size=50, likelihood=CHOSEN, random_state=0).fit(holes)
 
 
 @pytest.mark.parametrize("name", ["poisson", "negative_binomial", "categorical", "student_t", "mixed"])

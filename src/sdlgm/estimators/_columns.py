@@ -191,7 +191,8 @@ class Supports:
                 if LIKELIHOODS[name].support in found and layout.likelihoods != ("bernoulli",) * len(columns):
                     found[LIKELIHOODS[name].support] += columns
         levels = () if layout is None else layout.n_levels
-        return cls(*(np.array(sorted(columns), np.int64) for columns in found.values()), np.array(levels, np.int64))
+        binary, counts, categories = (np.array(sorted(columns), np.int64) for columns in found.values())
+        return cls(binary, counts, categories, np.array(levels, np.int64))
 
     def check(self, rows: np.ndarray, first_row: int = 0) -> None:
         """Raise if a value is none that its column can have. The message names its place."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -98,6 +99,6 @@ def _chunks(values: np.ndarray) -> Iterator[np.ndarray]:
         yield values[start : start + step]
 
 
-def _flat(values: object) -> np.ndarray:
+def _flat(values: Any) -> np.ndarray:
     """Return a row, dense or sparse, as a vector."""
-    return np.ravel(values.toarray() if isinstance(values, sp.spmatrix | sp.sparray) else np.asarray(values))
+    return np.ravel(values.toarray() if hasattr(values, "toarray") else values)

@@ -46,7 +46,9 @@ class NegativeBinomial(Likelihood):
 
     def sample(self, output, generator):
         size = self.size.expand_as(output).contiguous()
-        rate = torch._standard_gamma(size, generator=generator) / size * self.mean(output)
+        # Public functions draw gamma numbers from the global generator only.
+        gamma = torch._standard_gamma(size, generator=generator)  # pyright: ignore[reportPrivateImportUsage]
+        rate = gamma / size * self.mean(output)
         return torch.poisson(rate, generator=generator)
 
     def initial_output(self, data_mean):

@@ -156,9 +156,9 @@ class SDLGMModule(TemperedModule):
 
     def settings(self) -> dict[str, object]:
         layout = self.config.layout
-        settings = asdict(self.config)
+        settings: dict[str, object] = asdict(self.config)
         del settings["layout"]
-        return settings if layout is None else settings | {"layout": layout.as_json()}
+        return settings if layout is None else {**settings, "layout": layout.as_json()}
 
     @torch.no_grad()
     def adapt_to(self, statistics: ColumnStatistics) -> None:
