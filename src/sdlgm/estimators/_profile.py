@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sdlgm.train.batches import Rows, dense
 
 # Rows that quantiles, shares of levels and the choice of likelihoods are taken from, and how many values they may have.
-SAMPLE_ROWS, SAMPLE_VALUES = 10_000, 2**23
+SAMPLE_ROWS, SAMPLE_VALUES, SPARSE_ROWS = 10_000, 2**23, 500
 # Values that are looked at in one go.
 _CHUNK = 2**20
 
@@ -35,7 +35,10 @@ class Profile:
         facts = Facts(rows.shape[1])
         for part in (rows, *others):
             facts.add(part)
-        return facts.profile(dense(rows[sample_places(*rows.shape)]))
+        n_rows, n_columns = rows.shape
+        # Sparse rows are never all made dense.
+        most = max(SPARSE_ROWS, n_rows // 8) if sp.issparse(rows) else n_rows
+        return facts.profile(dense(rows[sample_places(n_rows, n_columns, most)]))
 
     @cached_property
     def in_unit_interval(self) -> bool:
@@ -85,9 +88,9 @@ class Facts:
         return Profile(self.smallest, self.largest, self.whole, self.n_missing, self.n_rows, sample)
 
 
-def sample_places(n_rows: int, n_columns: int) -> np.ndarray:
-    """Return which rows are in the sample, in order: the same for the same shape."""
-    size = min(n_rows, SAMPLE_ROWS, max(200, SAMPLE_VALUES // n_columns))
+def sample_places(n_rows: int, n_columns: int, most: int = SAMPLE_ROWS) -> np.ndarray:
+    """Return which rows are in the sample, ``most`` at most, in order: the same for the same shape."""
+    size = min(n_rows, most, SAMPLE_ROWS, max(200, SAMPLE_VALUES // n_columns))
     if size == n_rows:
         return np.arange(n_rows)
     return np.sort(np.random.default_rng(0).choice(n_rows, size, replace=False))
