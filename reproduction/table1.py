@@ -30,6 +30,7 @@ OF_THE_MACHINE = ("devices", "num_nodes", "strategy")
 
 SLOTS: dict[str, Any] = {
     "likelihood": "bernoulli",
+    "hidden": PAPER["hidden"],
     "prior": "slots",
     "prior_hidden": None,
     "posterior_rank": None,

@@ -40,6 +40,7 @@ from sdlgm.estimators._preparation import (
 )
 from sdlgm.estimators._profile import Profile
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
+from sdlgm.estimators._widths import widths_for
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model.codes import KL
 from sdlgm.model.codes.under_chain import ChainUnderChain
@@ -116,8 +117,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         share of ``max_active`` that the prior expects at first.
     learn_prior : bool, default=True
         Learn the prior from the end of the KL warm-up on. The paper keeps it fixed.
-    hidden : tuple of int, default=(512, 384, 256)
-        Widths of the hidden layers of the encoder; the decoder has them in reverse.
+    hidden : tuple of int or "auto", default="auto"
+        Widths of the hidden layers of the encoder; the decoder has them in reverse. ``"auto"`` depends on the number of
+        training rows, in `partial_fit` on that of the first call: no hidden layers below 1,000 rows, (128,) below
+        5,000, and otherwise (512,). The paper has (512, 384, 256).
     gate_hidden : tuple of int, default=(64,)
         Widths of the hidden layers of the gate network of the shared posterior. The paper has (256, 64).
     activation : {"silu", "relu"}, default="silu"
@@ -281,6 +284,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         "prior_rank": [Interval(Integral, 1, None, closed="left"), None],
         "gate_prior": [Interval(Real, 0, 1, closed="neither")],
         "learn_prior": ["boolean"],
+        "hidden": [tuple, list, StrOptions({"auto"})],
         "gate_hidden": [tuple, list],
         "share_layers": ["boolean"],
         "normalize_logits": ["boolean"],
@@ -317,7 +321,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         prior_rank: int | None = None,
         gate_prior: float = 0.5,
         learn_prior: bool = True,
-        hidden: tuple[int, ...] = (512, 384, 256),
+        hidden: tuple[int, ...] | Literal["auto"] = "auto",
         gate_hidden: tuple[int, ...] = (64,),
         activation: Literal["silu", "relu"] = "silu",
         share_layers: bool = True,
@@ -441,7 +445,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             raise ValueError(
                 f"batch_size={self.batch_size}, and there are {data.n_rows} rows to train on; set a smaller one"
             )
-        fitted = self._new_model(data.columns, data.profile, seed)
+        fitted = self._new_model(data.columns, data.profile, seed, data.n_rows)
         config = self._train_config(fitted.likelihood)
         trainer = train.Trainer(fitted.module, config, seed, processes, n_rows=data.n_rows)
         monitor = _monitor(fitted, data.watched, seed, data.columns.share_missing)
@@ -528,8 +532,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         """Return the model of a first `partial_fit`."""
         if isinstance(rows, RowFiles):
             survey = Survey.of(rows, range(len(rows.parts)))
-            return self._new_model(survey.columns, survey.profile, seed)
-        return self._new_model(Columns.of(rows), Profile.of(rows), seed)
+            return self._new_model(survey.columns, survey.profile, seed, len(rows))
+        return self._new_model(Columns.of(rows), Profile.of(rows), seed, rows.shape[0])
 
     def _new_trainer(self, fitted: FittedSDLGM, config: train.TrainConfig, seed: int) -> train.Trainer:
         """Return a trainer for a model without one, with other noise than its earlier iterations had."""
@@ -538,8 +542,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             seed = int(np.random.SeedSequence([own, fitted.n_iter]).generate_state(1)[0])
         return train.Trainer(fitted.module, config, seed, iteration=fitted.n_iter)
 
-    def _new_model(self, columns: Columns, profile: Profile, seed: int) -> FittedSDLGM:
-        """Return the model before its first iteration."""
+    def _new_model(self, columns: Columns, profile: Profile, seed: int, n_rows: int) -> FittedSDLGM:
+        """Return the model before its first iteration, for ``n_rows`` rows."""
         choice = self._choose(profile)
         layout = choice.layout(profile.with_missing)
         likelihood = choice.likelihoods[0] if layout is None else layout.name
@@ -547,7 +551,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             check_unit_interval(profile.in_unit_interval)
         scaling = Scaling.of(choice, columns, profile)
         device = usable_device(self.device)
-        config = self._model_config(len(columns.mean), likelihood, layout)
+        config = self._model_config(len(columns.mean), likelihood, layout, self._widths(n_rows))
         module = train.seeded(lambda: self._module_class(config), seed)
         module.adapt_to(statistics_of(choice, columns, profile))
         if self.compile:
@@ -684,7 +688,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             )
         config = fitted.module.config
         there = _params_of(config) | {"learn_temperature": fitted.learn_temperature}
-        wanted = _params_of(self._model_config(self.n_features_in_, fitted.likelihood, config.layout))
+        hidden = config.hidden if self.hidden == "auto" else self._widths()
+        wanted = _params_of(self._model_config(self.n_features_in_, fitted.likelihood, config.layout, hidden))
         names = given(self.likelihood, self.n_features_in_, getattr(self, "feature_names_in_", None))
         for column, (own, name) in enumerate(zip(fitted.likelihoods, names, strict=True)):
             if name not in ("auto", own):
@@ -696,19 +701,21 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             if wanted[name] != value:
                 raise ValueError(f"the model has {name}={value!r}, which partial_fit cannot change; use fit")
 
-    def _model_config(self, n_inputs: int, likelihood: str, layout: Layout | None) -> ModelConfig:
+    def _model_config(
+        self, n_inputs: int, likelihood: str, layout: Layout | None, hidden: tuple[int, ...]
+    ) -> ModelConfig:
         prior = self._prior_family(self._module_class.posteriors[self.posterior])
-        hidden, rank = self._prior_units() if prior == "chain" else (None, None)
+        prior_hidden, prior_rank = self._prior_units() if prior == "chain" else (None, None)
         return ModelConfig(
             n_inputs=n_inputs,
             n_features=int(self.n_components),
             n_slots=int(self.max_active),
             prior=prior,
-            prior_hidden=hidden,
-            prior_rank=rank,
+            prior_hidden=prior_hidden,
+            prior_rank=prior_rank,
             gate_prior=float(self.gate_prior),
             learn_prior=bool(self.learn_prior),
-            hidden=tuple(int(width) for width in self.hidden),
+            hidden=hidden,
             gate_hidden=tuple(int(width) for width in self.gate_hidden),
             activation=str(self.activation),
             share_layers=bool(self.share_layers),
@@ -721,6 +728,14 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             feature_temperature=float(self.feature_temperature),
             temper_posterior=GRADIENTS[self.gradient].tempers_posterior,
         )
+
+    def _widths(self, n_rows: int | None = None) -> tuple[int, ...]:
+        """Return the widths of the hidden layers. A file has no "auto", and no number of rows to resolve it."""
+        if isinstance(self.hidden, str):
+            if n_rows is None:
+                raise ValueError(f"hidden={self.hidden!r} says nothing about the widths of the layers")
+            return widths_for(n_rows)
+        return tuple(int(width) for width in self.hidden)
 
     def _prior_units(self) -> tuple[int | None, int | None]:
         """Return the width of the hidden layer of a chain prior, or the rank of its coupling; the other is None."""
@@ -1102,7 +1117,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         return None
 
     def _module_factory(self, document: dict[str, Any]) -> Callable[[], SDLGMModule]:
-        config = self._model_config(self.n_features_in_, document["likelihood"], self._layout(document))
+        config = self._model_config(self.n_features_in_, document["likelihood"], self._layout(document), self._widths())
         return lambda: self._module_class(config)
 
     def _restore(self, base: Fitted, document: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
