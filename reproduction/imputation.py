@@ -41,9 +41,9 @@ PROTOCOL = {
     "error": "mean squared error of the values that were taken out, each column in units of its standard deviation "
     "before that: 1 is the error of the true mean",
     "SDLGM": f"`n_components={SETTINGS['n_components']}`, `max_active={SETTINGS['max_active']}`, "
-    f"`hidden={SETTINGS['hidden']}`, `max_iter={ITERATIONS}`, otherwise the defaults, fitted to the rows with their holes. *One code a row* is "
-    "`inverse_transform(transform(X))`; *draws* is the mean of what codes of `sample_codes` decode to. Nothing was "
-    "chosen on these data",
+    f"`hidden={SETTINGS['hidden']}`, `max_iter={ITERATIONS}`, otherwise the defaults, fitted to the rows with their "
+    "holes. *One code a row* is `inverse_transform(transform(X))`; *draws* is the mean of what codes of `sample_codes` "
+    "decode to. Nothing was chosen on these data",
     "peers": "the defaults of scikit-learn; `KNNImputer` and `IterativeImputer` see columns that are standardised by "
     "the values that are there",
     "time": "processor seconds of fit and imputation on one thread",
