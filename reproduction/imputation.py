@@ -113,7 +113,8 @@ def measure(run: Run, folder: Path) -> dict[str, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # ten rounds, the default, may be too few to converge
             scaler = StandardScaler().fit(holes)
-            score(system, scaler.inverse_transform(imputer.fit_transform(scaler.transform(holes))), start)
+            filled = scaler.inverse_transform(imputer.fit_transform(scaler.transform(holes)))
+            score(system, np.asarray(filled), start)
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the errors show it if a model of so few rows did not learn
