@@ -241,7 +241,8 @@ def _by_values(profile: Profile, free: np.ndarray) -> tuple[dict[int, str], tupl
     family = _count_family(counts, halves)
     for mask, name in ((binary, "bernoulli"), (counts, family), (numbers & ~heavy, "gaussian"), (heavy, "student_t")):
         names |= dict.fromkeys(np.flatnonzero(mask).tolist(), name)
-    constant = {int(column): _for_constant(profile, int(column), names) for column in np.flatnonzero(free & ~varied)}
+    frequent = [name for name, _ in Counter(names.values()).most_common()]
+    constant = {int(column): _for_constant(profile, int(column), frequent) for column in np.flatnonzero(free & ~varied)}
     return names | constant, ()
 
 
@@ -326,10 +327,10 @@ def _judged(columns: np.ndarray, halves: _marginals.Halves) -> np.ndarray:
     return found
 
 
-def _for_constant(profile: Profile, column: int, others: Mapping[int, str]) -> str:
-    """Return the most frequent likelihood of other columns that can have the value of a column that is constant."""
+def _for_constant(profile: Profile, column: int, others: Sequence[str]) -> str:
+    """Return the first likelihood of other columns that can have the value of a column that is constant."""
     value, is_whole = profile.smallest[column], profile.whole[column]
-    for name, _ in Counter(others.values()).most_common():
+    for name in others:
         support = LIKELIHOODS[name].support
         largest = 1.0 if support == "unit" else np.inf
         if np.isnan(value) or support == "real" or (is_whole and 0 <= value <= largest):
