@@ -62,6 +62,11 @@ def test__auto__columns_of_several_kinds__each_has_its_own(rng):
     assert chosen(np.column_stack(columns)) == ["bernoulli", "poisson", "gaussian", "student_t"]
 
 
+def test__auto__few_rows__chance_does_not_decide():
+    for seed in range(20):
+        assert set(chosen(np.random.default_rng(seed).normal(size=(40, 5)))) == {"gaussian"}
+
+
 def test__auto__counts__have_one_family(rng):
     X = np.column_stack([rng.poisson(rng.gamma(0.5, 4, N)), rng.poisson(1.0, N), rng.poisson(2.0, N)]).astype(float)
     assert chosen(X) == ["negative_binomial"] * 3

@@ -18,6 +18,8 @@ ColumnKind = Literal["number", "category", "boolean"]
 # In nats a value, held out: a Student t has to be better by this than a normal distribution, and a normal distribution
 # rounded to whole numbers by this than one of counts. Tails as heavy as those of a Laplace distribution count.
 HEAVY_TAIL, NOT_A_COUNT = 0.05, 0.02
+# In nats, over all held-out values of the column: less than this may be chance where rows are few.
+DECISIVE = 5.0
 # In nats, over all held-out values of all columns, for each root of the number of columns: by so much a negative
 # binomial has to be better than a Poisson distribution.
 OVERDISPERSED = 3.0
@@ -241,7 +243,8 @@ def _by_values(profile: Profile, free: np.ndarray) -> tuple[dict[int, str], tupl
     family = _count_family(counts, halves)
     for mask, name in ((binary, "bernoulli"), (counts, family), (numbers & ~heavy, "gaussian"), (heavy, "student_t")):
         names |= dict.fromkeys(np.flatnonzero(mask).tolist(), name)
-    constant = {int(column): _for_constant(profile, int(column), names) for column in np.flatnonzero(free & ~varied)}
+    frequent = [name for name, _ in Counter(names.values()).most_common()]
+    constant = {int(column): _for_constant(profile, int(column), frequent) for column in np.flatnonzero(free & ~varied)}
     return names | constant, ()
 
 
@@ -273,7 +276,7 @@ def _unlike_counts(columns: np.ndarray, halves: _marginals.Halves) -> np.ndarray
         both = np.concatenate([fit, score])
         mean, variance = np.nanmean(both, axis=0), np.nanvar(both, axis=0)
         as_counts = np.maximum(_marginals.score_poisson(fit, score), _marginals.score_negative_binomial(fit, score))
-        measured = _marginals.score_whole_normal(fit, score) - as_counts > NOT_A_COUNT
+        measured = _is_clear(_marginals.score_whole_normal(fit, score) - as_counts, NOT_A_COUNT, score)
         found[judged] = measured | (variance < LEAST_DISPERSION * mean)
     return found
 
@@ -310,8 +313,14 @@ def _heavy_tailed(columns: np.ndarray, halves: _marginals.Halves) -> np.ndarray:
     judged = _judged(columns, halves)
     if judged.any():
         fit, score = (part[:, judged] for part in halves)
-        found[judged] = _marginals.score_student_t(fit, score) - _marginals.score_normal(fit, score) > HEAVY_TAIL
+        gain = _marginals.score_student_t(fit, score) - _marginals.score_normal(fit, score)
+        found[judged] = _is_clear(gain, HEAVY_TAIL, score)
     return found
+
+
+def _is_clear(gain: np.ndarray, margin: float, score: np.ndarray) -> np.ndarray:
+    """Return where the mean gain of a distribution is above a margin, and its sum above what may be chance."""
+    return (gain > margin) & (gain * (~np.isnan(score)).sum(axis=0) > DECISIVE)
 
 
 def _judged(columns: np.ndarray, halves: _marginals.Halves) -> np.ndarray:
@@ -326,10 +335,10 @@ def _judged(columns: np.ndarray, halves: _marginals.Halves) -> np.ndarray:
     return found
 
 
-def _for_constant(profile: Profile, column: int, others: Mapping[int, str]) -> str:
-    """Return the most frequent likelihood of other columns that can have the value of a column that is constant."""
+def _for_constant(profile: Profile, column: int, others: Sequence[str]) -> str:
+    """Return the first likelihood of other columns that can have the value of a column that is constant."""
     value, is_whole = profile.smallest[column], profile.whole[column]
-    for name, _ in Counter(others.values()).most_common():
+    for name in others:
         support = LIKELIHOODS[name].support
         largest = 1.0 if support == "unit" else np.inf
         if np.isnan(value) or support == "real" or (is_whole and 0 <= value <= largest):

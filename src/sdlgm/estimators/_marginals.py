@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr
 
 # More rows than these change no choice that matters.
-MOST_ROWS = 4000
+MOST_ROWS, MOST_VALUES, FEWEST_ROWS = 4000, 2**21, 400
 # Of the standard deviation, the least scale of a fit: values that repeat would otherwise have an infinite density.
 LEAST_SCALE = 1e-2
 DEGREES_OF_FREEDOM = (1.5, 3.0, 8.0)
@@ -29,7 +29,8 @@ class Halves(NamedTuple):
 
 def halves(sample: np.ndarray) -> Halves:
     """Split rows at random, always in the same way."""
-    order = np.random.default_rng(1).permutation(len(sample))[:MOST_ROWS]
+    n_rows = min(MOST_ROWS, max(FEWEST_ROWS, MOST_VALUES // sample.shape[1]))
+    order = np.random.default_rng(1).permutation(len(sample))[:n_rows]
     rows = np.asarray(sample[order], np.float64)
     return Halves(rows[: len(rows) // 2], rows[len(rows) // 2 :])
 
