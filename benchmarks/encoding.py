@@ -13,7 +13,7 @@ from sklearn.decomposition import SparseCoder
 from threadpoolctl import threadpool_limits
 
 from benchmarks.iteration import DEFAULT, SHARED
-from benchmarks.peers import PIXELS
+from benchmarks.peers import HIDDEN, PIXELS
 from benchmarks.timing import alternate, best, run, threads
 from sdlgm import SDLGM
 from sdlgm.model.networks.encoders import LogitEncoder, SlotEncoder
@@ -32,7 +32,7 @@ def pictures(n_rows: int) -> np.ndarray:
 
 def fitted(X: np.ndarray, **settings: Any) -> SDLGM:
     """A model after enough iterations to have codes that say something."""
-    return SDLGM(max_iter=500, random_state=0, **settings).fit(X)
+    return SDLGM(likelihood="bernoulli", hidden=HIDDEN, max_iter=500, random_state=0, **settings).fit(X)
 
 
 def measure(rounds: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from benchmarks.iteration import BATCH, SHARED, images, trainer_of
-from benchmarks.peers import N_FEATURES, N_SLOTS, PIXELS
+from benchmarks.peers import HIDDEN, N_FEATURES, N_SLOTS, PIXELS
 from benchmarks.timing import forget_peak, in_new_process, peak_memory
 from sdlgm import SDLGM
 from sdlgm.model import Batch
@@ -72,6 +72,7 @@ def _transform(point: dict[str, Any], size: dict[str, int], repeats: int) -> dic
         n_components=size["n_features"],
         max_active=size["n_slots"],
         **SHARED,
+        hidden=HIDDEN,
         max_iter=1,
         batch_size=BATCH,
         random_state=0,

@@ -23,7 +23,7 @@ from sdlgm.data import CodedParts, open_rows
 from sdlgm.estimators._ray import encode_with_ray
 
 N_ROWS, N_COLUMNS, GROUP = 40_000, 784, 4_000
-SETTINGS: dict[str, Any] = {"batch_size": 100, "random_state": 0}
+SETTINGS: dict[str, Any] = {"batch_size": 100, "random_state": 0, "likelihood": "bernoulli", "hidden": (512, 384, 256)}
 ENGINES = ("local", "ray, 2 workers")
 BATCHES = (100, 500)
 """With which two processes are compared to one."""
@@ -54,7 +54,7 @@ Trainer.step = timed  # in processes that are started anew too
 
 if __name__ == "__main__":
     try:
-        SDLGM(batch_size=batch, random_state=0, devices=devices).fit(sys.argv[1])
+        SDLGM(**{**SETTINGS, "batch_size": batch}, devices=devices).fit(sys.argv[1])
     except Exception as error:
         assert "enough" in str(error), error
 """

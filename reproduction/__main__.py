@@ -305,6 +305,33 @@ def features(
         )
 
 
+@app.command()
+@_clear_errors
+def imputation(
+    result: ResultOut = Path("imputation.json"),
+    data: Annotated[str, typer.Option(help="Data sets, separated by commas. Default: all.")] = "",
+    seeds: Annotated[int, typer.Option(help="Runs on each data set.", min=1)] = 3,
+    iterations: Iterations = 1_000,
+    jobs: Jobs = 0,
+    work: Work = Path("runs"),
+) -> None:
+    """Fill missing values of small tables with the SDLGM and with the imputers of scikit-learn. Three minutes.
+
+    `python -m reproduction imputation --out docs/results/imputation.json`
+    """
+    from reproduction import imputation
+
+    with _results_in(result):
+        imputation.reproduce_imputation(
+            result,
+            data=_chosen(data, imputation.DATA, "data set"),
+            seeds=seeds,
+            iterations=iterations,
+            n_jobs=_n_jobs(jobs),
+            work_folder=work,
+        )
+
+
 @app.command("long")
 @_clear_errors
 def long_(

@@ -12,7 +12,7 @@ import torch
 from reproduction.internals import Noise, SDLGMModule
 from reproduction.provenance import publish
 from reproduction.table1 import run_version, split
-from sdlgm import SDLGM
+from sdlgm import PAPER, SDLGM
 from sdlgm.data import load_data
 from sdlgm.report.figures import dense
 
@@ -31,11 +31,14 @@ def long_run(out: Path, *, data: str, iterations: int, seed: int, work_folder: P
     """Train one model, record its validation bound, and write the curve and the final scores to ``out``."""
     train, validation = split(load_data(f"{data}:train").X)
     test = load_data(f"{data}:test").X
-    folder = work_folder / f"long-{data}-{iterations}-{seed}-{run_version(SDLGM())}"
+    settings: dict[str, Any] = {"likelihood": "bernoulli", "hidden": PAPER["hidden"]}
+    version = run_version(SDLGM(**settings))
+    folder = work_folder / f"long-{data}-{iterations}-{seed}-{version}"
     folder.mkdir(parents=True, exist_ok=True)
     every = max(1, iterations // POINTS)
     curve = Curve(folder / "curve.jsonl", validation, every)
     model = SDLGM(
+        **settings,
         max_iter=iterations,
         random_state=seed,
         checkpoint_dir=folder,

@@ -30,7 +30,7 @@ class Data:
 
     title: str
     load: Callable[[], np.ndarray]
-    likelihood: str = "auto"
+    likelihood: str = "gaussian"
 
 
 def _shipped(name: str) -> np.ndarray:
@@ -47,9 +47,9 @@ DATA: Mapping[str, Data] = {
     "wine": Data("wine", lambda: _shipped("wine")),
     "diabetes": Data("diabetes", lambda: _shipped("diabetes")),
     "breast_cancer": Data("breast cancer", lambda: _shipped("breast_cancer")),
-    "digits": Data("digits", _digits),
-    "digits_gaussian": Data("digits, Gaussian", _digits, "gaussian"),
-    "mnist": Data("MNIST, Gaussian", lambda: dense(load_data("mnist:train").X[:MNIST_ROWS]), "gaussian"),
+    "digits": Data("digits", _digits, "bernoulli"),
+    "digits_gaussian": Data("digits, Gaussian", _digits),
+    "mnist": Data("MNIST, Gaussian", lambda: dense(load_data("mnist:train").X[:MNIST_ROWS])),
 }
 SYSTEMS: Mapping[str, dict[str, Any]] = {
     "slots": {"prior": "slots"},

@@ -28,7 +28,13 @@ SDLGM_SEEDS, BASELINE_SEEDS = 10, 3
 OF_THE_MACHINE = ("devices", "num_nodes", "strategy")
 """Settings that do not change the result of a run."""
 
-SLOTS: dict[str, Any] = {"prior": "slots", "prior_hidden": None, "posterior_rank": None}
+SLOTS: dict[str, Any] = {
+    "likelihood": "bernoulli",
+    "hidden": PAPER["hidden"],
+    "prior": "slots",
+    "prior_hidden": None,
+    "posterior_rank": None,
+}
 """Settings of the rows with the paper's family of priors."""
 CHAIN_PRIOR: dict[str, Any] = {"prior": "chain", "prior_hidden": "auto", "posterior_rank": "auto"}
 """Settings of the rows with a chain prior: the defaults of `SDLGM`."""
@@ -311,6 +317,8 @@ def run_version(estimator: SDLGM, sdlgm_version: str = __version__) -> str:
         for key, value in estimator.get_params().items()
         if key not in OF_THE_MACHINE and not (key in added and added[key] == value)
     }
+    if params["likelihood"] == "bernoulli":  # results were made when "auto" meant this for grey values
+        params["likelihood"] = "auto"
     return versioned(params, sdlgm_version)
 
 

@@ -26,6 +26,8 @@ from sdlgm import load as load_model
 _RNG = np.random.default_rng(0)
 BINARY = (_RNG.random((12, 4)) > 0.5).astype(np.float64)
 CONTINUOUS = _RNG.normal(size=(12, 4)) * 3
+MIXED = np.column_stack([np.arange(12) % 3, BINARY[:, 0], _RNG.poisson(2, 12), CONTINUOUS[:, 0]])
+MIXED[3, [0, 3]] = np.nan
 PICTURES = _RNG.random((12, 8, 16))
 LABELS = np.tile([[1, 0, 0], [0, 1, 1], [1, 0, 1], [0, 0, 0]], (3, 1))
 COUNTS = np.tile([[1, 0], [0, 2], [1, 1]], (4, 1))
@@ -57,6 +59,7 @@ MODELS: dict[str, tuple[Callable[[], Any], np.ndarray]] = {
     "counter-mlp": (functools.partial(SDLGMCounter, **_SMALL), CONTINUOUS),
     "counter-cnn": (functools.partial(SDLGMCounter, **_SMALL, **_PICTURES, encoder="cnn"), PICTURES),
     "counter-patches": (functools.partial(SDLGMCounter, **_SMALL, **_PICTURES, encoder="patches"), PICTURES),
+    "mixed": (functools.partial(SDLGM, **_UNSUPERVISED, likelihood={0: "categorical"}), MIXED),
 }
 """A model of each kind, and its rows."""
 

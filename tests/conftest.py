@@ -87,7 +87,7 @@ def small() -> dict:
 
 @pytest.fixture(scope="session")
 def fitted(digits) -> SDLGM:
-    return SDLGM(**SMALL, random_state=0).fit(digits)
+    return SDLGM(**SMALL, likelihood="bernoulli", random_state=0).fit(digits)
 
 
 @pytest.fixture(scope="session")

@@ -115,10 +115,12 @@ def measurements() -> np.ndarray:
 
 def sdlgm_cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     digits = (load_digits().data[:400] / 16).astype(np.float32)
+    binary: dict[str, Any] = {**SMALL, "random_state": 0, "likelihood": "bernoulli"}
     numbers = measurements()
 
     def case(X: Any, **settings: Any) -> Callable[[], dict[str, Any]]:
-        return lambda: of_sdlgm(SDLGM(**SMALL | {"random_state": 0} | settings).fit(X), X)
+        likelihood = "gaussian" if X is numbers else "bernoulli"
+        return lambda: of_sdlgm(SDLGM(**binary | {"likelihood": likelihood} | settings).fit(X), X)
 
     for posterior, others in POSTERIORS.items():
         for gradient in f"{ALWAYS} {others}".split():
@@ -142,25 +144,23 @@ def sdlgm_cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
         yield f"sdlgm annealed {posterior}", case(digits, **annealed, posterior=posterior)
     yield (
         "sdlgm ordered budget",
-        lambda: {
-            "codes": digest(SDLGM(**SMALL, random_state=0, posterior="ordered").fit(digits).transform(digits, budget=2))
-        },
+        lambda: {"codes": digest(SDLGM(**binary, posterior="ordered").fit(digits).transform(digits, budget=2))},
     )
 
     def files() -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "rows.npy"
             np.save(path, digits)
-            return of_sdlgm(SDLGM(**SMALL, random_state=0).fit(path), digits)
+            return of_sdlgm(SDLGM(**binary).fit(path), digits)
 
     yield "sdlgm files", files
     yield (
         "sdlgm stream",
-        lambda: of_sdlgm(SDLGM(**SMALL, random_state=0).fit(part for part in np.array_split(digits, 4)), digits),
+        lambda: of_sdlgm(SDLGM(**binary).fit(part for part in np.array_split(digits, 4)), digits),
     )
 
     def in_passes() -> dict[str, Any]:
-        model = SDLGM(**SMALL, random_state=0)
+        model = SDLGM(**binary)
         for part in np.array_split(digits, 3):
             model.partial_fit(part)
         return of_sdlgm(model, digits)
@@ -169,7 +169,7 @@ def sdlgm_cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
 
     def resumed() -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
-            settings = SMALL | {"random_state": 0, "checkpoint_dir": folder, "checkpoint_every": 20}
+            settings = binary | {"checkpoint_dir": folder, "checkpoint_every": 20}
 
             def stop(_: Any, iteration: int) -> None:
                 if iteration == 45:
@@ -238,7 +238,7 @@ def baseline_cases() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
         def run() -> dict[str, Any]:
             n_variables = 20 if "bernoulli" in settings["posterior"] else 5
             shape = {"n_components": 20, "max_active": n_variables, "hidden": (32,)}
-            model = DiscreteVAE(**shape, max_iter=60, batch_size=50, random_state=0, **settings)
+            model = DiscreteVAE(**shape, likelihood="bernoulli", max_iter=60, batch_size=50, random_state=0, **settings)
             return of_training(model.fit(digits)) | {
                 "codes": digest(model.transform(digits)),
                 "elbo": digest(model.elbo(digits)),

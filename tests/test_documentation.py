@@ -41,6 +41,15 @@ def test__python__in_the_readme__runs(tmp_path, monkeypatch, capsys):
     assert "LabelEvaluation(" in printed
 
 
+@pytest.mark.parametrize("page", ["docs/likelihoods.md", "docs/missing.md"])
+def test__python__on_a_page__runs_from_top_to_bottom(page, capsys):
+    names: dict[str, object] = {}
+    for code in blocks(page, "python"):
+        exec(compile(code, page, "exec"), names)
+    assert capsys.readouterr().out
+    assert "filled" in names or "student_t" in names["model"].likelihoods_  # pyright: ignore
+
+
 def test__make_targets__in_the_readme__exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)

@@ -55,7 +55,8 @@ MODEL_LAYERS = [
     {"noise"},
     {"codes"},
     {"gradient"},
-    {"networks", "likelihoods"},
+    {"likelihoods"},
+    {"networks"},
     {"modules"},
 ]
 

@@ -88,6 +88,20 @@ def test__fit__csv_with_labels__leaves_the_label_out(tmp_path):
     assert load(tmp_path / "m").likelihood_ == "gaussian"
 
 
+def test__fit__likelihoods_by_column__are_used_and_named(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = zip(rng.normal(size=60), rng.integers(0, 3, 60), rng.integers(0, 2, 60), strict=True)
+    (tmp_path / "data.csv").write_text("size,colour,sold\n" + "".join(f"{a},{b},{c}\n" for a, b, c in rows))
+    chosen = ["--likelihood", "colour=categorical,size=student_t"]
+    result = run("fit", tmp_path / "data.csv", "--out", tmp_path / "m", *FAST, *chosen)
+    assert "mixed likelihood: 1 student_t, 1 categorical, 1 bernoulli" in " ".join(result.stdout.split())
+    run("report", tmp_path / "m", tmp_path / "data.csv", "--out", tmp_path / "report.html")
+    page = " ".join((tmp_path / "report.html").read_text().split())
+    assert "Mixed likelihood (1 student t, 1 categorical, 1 bernoulli)" in page
+    wrong = ["--likelihood", "price=poisson"]
+    assert "'price'" in run("fit", tmp_path / "data.csv", "--out", tmp_path / "n", *FAST, *wrong, code=2).stderr
+
+
 def test__csv__column_names__are_kept_and_checked(tmp_path):
     rng = np.random.default_rng(0)
     values = "".join(f"{x},{y}\n" for x, y in rng.normal(size=(40, 2)))

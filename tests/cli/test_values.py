@@ -27,6 +27,28 @@ def test__parser__text_of_a_form__is_converted(forms, text, value):
     assert type(parsed) is type(value)
 
 
+LIKELIHOOD = [FORMS["Mapping[int | str, str]"], choice_form(["auto", "poisson"])]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("poisson", "poisson"),
+        ("a=poisson", {"a": "poisson"}),
+        ("a=poisson, 3=magic", {"a": "poisson", "3": "magic"}),
+        ("a=b=poisson", {"a=b": "poisson"}),
+    ],
+)
+def test__parser__names_by_column__are_a_mapping(text, value):
+    assert parser_of(LIKELIHOOD)(text) == value
+
+
+@pytest.mark.parametrize("text", ["magic", "a=", "=poisson", "a=poisson,b", ""])
+def test__parser__neither_a_name_nor_a_mapping__is_a_bad_parameter(text):
+    with pytest.raises(typer.BadParameter, match="age=gaussian,visits=poisson"):
+        parser_of(LIKELIHOOD)(text)
+
+
 @pytest.mark.parametrize(
     ("forms", "text", "message"),
     [

@@ -186,8 +186,8 @@ class Laplace(Likelihood):
         super().__init__(n_inputs)
         self.log_scale = nn.Parameter(torch.zeros(n_inputs))
 
-    def log_prob(self, x, output):
-        return -((x - output).abs() / self.log_scale.exp() + self.log_scale + math.log(2)).sum(-1)
+    def log_probs(self, x, output):
+        return -((x - output).abs() / self.log_scale.exp() + self.log_scale + math.log(2))
 
     def mean(self, output):
         return output
@@ -238,5 +238,6 @@ def test__recipe__likelihood__log_prob_and_sample_are_those_of_torch():
 
 def test__recipe__registries__have_what_the_package_brings():
     assert set(POSTERIORS) == {"shared", "subset", "chain", "ordered"}
-    assert set(LIKELIHOODS) == {"bernoulli", "gaussian"}
+    brought = {"bernoulli", "gaussian", "student_t", "poisson", "negative_binomial", "categorical"}
+    assert set(LIKELIHOODS) == brought
     assert "toy" not in GRADIENTS

@@ -70,10 +70,11 @@ def test__partial_fit__from_a_tempered_posterior__stays_with_it(digits, small):
     ],
 )
 def test__partial_fit__another_model__is_refused(digits, small, changed, message):
+    small = {**small, "likelihood": "bernoulli"}
     model = SDLGM(**small, random_state=0).partial_fit(digits)
     with pytest.raises(ValueError, match=f"the model has {message}"):
         model.set_params(**changed).partial_fit(digits)
-    same = {"likelihood": "bernoulli", "hidden": [32], "learning_rate": 0.01}
+    same = {"likelihood": "auto", "hidden": [32], "learning_rate": 0.01}
     SDLGM(**small, random_state=0).partial_fit(digits).set_params(**same).partial_fit(digits)
 
 

@@ -61,7 +61,7 @@ def test__survey__parts__are_what_the_columns_are_like_in_memory(tmp_path, measu
     survey, columns = Survey.of(opened(tmp_path), range(100)), Columns.of(measurements)
     np.testing.assert_allclose(survey.columns.mean, columns.mean, rtol=1e-12)
     np.testing.assert_allclose(survey.columns.deviation, columns.deviation, rtol=1e-9)
-    assert not survey.in_unit_interval
+    assert not survey.profile.in_unit_interval
     measured = measurements.copy()
     measured[150, 2] = np.nan
     np.save(tmp_path / "b.npy", measured[100:])

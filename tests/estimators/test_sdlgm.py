@@ -64,7 +64,7 @@ def test__transform__shared_posterior__is_its_mode(digits, small):
 
 @pytest.mark.parametrize("binarize", ["dynamic", "threshold"])
 def test__transform__candidates__improve_the_joint_probability(digits, small, binarize):
-    model = SDLGM(**small, random_state=0, binarize=binarize).fit(digits)
+    model = SDLGM(**small, likelihood="bernoulli", random_state=0, binarize=binarize).fit(digits)
 
     def log_joint(codes):
         counts = torch.tensor(codes.toarray(), dtype=torch.float32)
@@ -81,7 +81,7 @@ def test__transform__candidates__improve_the_joint_probability(digits, small, bi
 
 
 def test__transform__threshold__sees_what_training_saw(digits, small):
-    model = SDLGM(**small, random_state=0, binarize="threshold").fit(digits)
+    model = SDLGM(**small, likelihood="bernoulli", random_state=0, binarize="threshold").fit(digits)
     binary = (digits >= 0.5).astype(np.float32)
     assert (model.transform(digits) != model.transform(binary)).nnz == 0
     np.testing.assert_array_equal(model.posterior_probs(digits).gate_prob, model.posterior_probs(binary).gate_prob)
@@ -133,9 +133,12 @@ def test__posterior_probs__fitted__has_the_probabilities_and_posterior_is_a_plai
     np.testing.assert_allclose(result.feature_probs.sum(1), 1, rtol=1e-5)
 
 
-def test__likelihood__auto__follows_the_range_of_the_data(fitted, fitted_gaussian):
-    assert fitted.likelihood_ == "bernoulli"
+def test__likelihood__auto__follows_the_values_of_the_data(digits, small, fitted_gaussian):
+    settings = {**small, "max_iter": 5, "random_state": 0}
+    assert SDLGM(**settings).fit(digits).likelihood_ == "gaussian"  # grey values are no coins
+    assert SDLGM(**settings).fit((digits > 0.5).astype(float)).likelihood_ == "bernoulli"
     assert fitted_gaussian.likelihood_ == "gaussian"
+    assert fitted_gaussian.likelihoods_.tolist() == ["gaussian"] * 6
 
 
 def test__gaussian__score__is_a_density_in_the_units_of_the_data(measurements, small):
@@ -271,6 +274,7 @@ def test__temperature__learned_and_scheduled__exclude_each_other(digits, small):
 
 def test__pipeline_and_grid_search__work(digits, small):
     labels = load_digits().target[: len(digits)]
+    small = {**small, "likelihood": "bernoulli"}
     model = make_pipeline(SDLGM(**small, random_state=0), LogisticRegression(max_iter=500))
     search = GridSearchCV(
         model, {"sdlgm__max_active": [2, 5], "sdlgm__posterior": ["subset"]}, cv=2, error_score="raise"
@@ -281,7 +285,7 @@ def test__pipeline_and_grid_search__work(digits, small):
     found = unsupervised.fit(digits)
     assert found.best_score_ == max(found.cv_results_["mean_test_score"])
     assert found.best_score_ == pytest.approx(-20, abs=10)
-    make_pipeline(StandardScaler(), SDLGM(**small, random_state=0)).fit(digits)
+    make_pipeline(StandardScaler(), SDLGM(**small).set_params(likelihood="auto")).fit(digits)
 
 
 def test__clone__fitted__gives_an_unfitted_twin(fitted):
@@ -454,8 +458,8 @@ def test__transform_batches__stream__takes_one_batch_at_a_time(fitted, digits):
         fitted.transform_batches([digits], n_candidates=-1)
     with pytest.raises(NotFittedError):
         SDLGM().transform_batches([digits])
-    with pytest.raises(ValueError, match="begins with row 150: .*NaN"):
-        list(fitted.transform_batches([digits[:150], np.full_like(digits, np.nan)]))
+    with pytest.raises(ValueError, match="begins with row 150: .*infinity"):
+        list(fitted.transform_batches([digits[:150], np.full_like(digits, np.inf)]))
 
 
 def test__transform__memory_map__is_read_in_batches(fitted, digits, tmp_path):

@@ -88,7 +88,7 @@ def test__batches__fewer_rows_than_a_batch__are_one_batch(tmp_path):
 
 
 def test__fit__folder__learns_as_well_as_in_memory(folder, digits, small):
-    settings = {**small, "max_iter": 150, "random_state": 0}
+    settings = {**small, "likelihood": "bernoulli", "max_iter": 150, "random_state": 0}
     streamed, in_memory = SDLGM(**settings).fit(folder), SDLGM(**settings).fit(digits)
     assert streamed.n_features_in_ == 64
     assert streamed.feature_names_in_[0] == "p0"

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from reproduction import features, long, priors
+from reproduction import features, imputation, long, priors
 from reproduction.__main__ import app
 from reproduction.pages.features import page as features_page
+from reproduction.pages.imputation import page as imputation_page
 from reproduction.pages.priors import page
 
 ROOT = Path(__file__).parents[2]
@@ -108,6 +109,17 @@ def test__features__small_run__has_a_row_of_each_number_and_a_page(tmp_path):
     assert features_page(result).count("| noise |") == 2
 
 
+def test__imputation__small_run__has_a_row_of_each_system_and_a_page(tmp_path):
+    arguments = ["imputation", "--data", "diabetes", "--iterations", 5, "--seeds", 1, "--jobs", 1]
+    run(*arguments, "--work", tmp_path / "runs", "--out", tmp_path / "result.json")
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert [row["system"] for row in result["rows"]] == [*imputation.SYSTEMS] * len(imputation.MISSING)
+    errors = {row["system"]: row["errors"][0] for row in result["rows"]}
+    assert errors["mean"] == pytest.approx(1.0, abs=0.1)
+    assert errors["iterative"] < errors["mean"]
+    assert imputation_page(result).count("| diabetes |") == 2 * len(imputation.MISSING)
+
+
 @pytest.mark.slow
 def test__gradients__all_estimators__are_as_published(tmp_path):
     run("gradients", "--work", tmp_path / "runs", "--out", tmp_path / "result.json")
@@ -122,7 +134,19 @@ def test__gradients__all_estimators__are_as_published(tmp_path):
 
 
 def test__help__every_command__is_there():
-    commands = ("table1", "table2", "counts", "gradients", "figures", "budgets", "priors", "features", "long", "pages")
+    commands = (
+        "table1",
+        "table2",
+        "counts",
+        "gradients",
+        "figures",
+        "budgets",
+        "priors",
+        "features",
+        "imputation",
+        "long",
+        "pages",
+    )
     for command in commands:
         assert command in run("--help").output
         assert "Usage" in run(command, "--help").output

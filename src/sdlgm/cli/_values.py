@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import typer
 
-Value = int | float | str | tuple[int, ...]
+Value = int | float | str | tuple[int, ...] | dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,22 @@ def _two_integers(text: str) -> tuple[int, ...]:
     return first, second
 
 
+def _names_by_column(text: str) -> dict[str, str]:
+    pairs = [part.rpartition("=") for part in text.split(",")]
+    if not all(column and name for column, _, name in pairs):
+        raise ValueError
+    return {column.strip(): name.strip() for column, _, name in pairs}
+
+
 FORMS = {
     "int": Form("int", "a whole number", int),
     "float": Form("float", "a number", float),
     "str": Form("str", "a text", str),
     "tuple[int, ...]": Form("int,...", "a list of whole numbers such as 512,384,256", _integers),
     "tuple[int, int]": Form("int,int", "two whole numbers such as 8,4", _two_integers),
+    "Mapping[int | str, str]": Form(
+        "column=name,...", "names for some columns such as age=gaussian,visits=poisson", _names_by_column
+    ),
 }
 """The forms of the types that an annotation can have."""
 

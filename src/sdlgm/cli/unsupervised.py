@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -61,7 +62,14 @@ def fit(
     else:
         estimator.fit(load_data(data, label_column=label_column).table)
     estimator.save(model)
-    print_line(f"model: {model} ({estimator.likelihood_} likelihood)")
+    print_line(f"model: {model} ({_likelihood(estimator)})")
+
+
+def _likelihood(model: "SDLGM") -> str:
+    """Return the likelihood of a model in words, with the number of columns of each kind if there are several."""
+    columns = Counter(model.likelihoods_.tolist())
+    kinds = f": {', '.join(f'{n} {name}' for name, n in columns.items())}" if len(columns) > 1 else ""
+    return f"{model.likelihood_} likelihood{kinds}"
 
 
 @app.command()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -77,7 +77,7 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
     _sizes: ClassVar[tuple[str, ...]] = ("hidden",)
     """Parameters that the shapes of the tensors follow from."""
 
-    hidden: tuple[int, ...]
+    hidden: tuple[int, ...] | Literal["auto"]
     random_state: RandomState
     device: str
     checkpoint_dir: str | os.PathLike[str] | None
@@ -105,7 +105,8 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
             raise ValueError("resume=True needs a checkpoint_dir, to know where the checkpoint is")
         if self.resume and not isinstance(self.random_state, Integral):
             raise ValueError("resume=True needs an integer random_state, to know that the run is the same")
-        check_widths("hidden", self.hidden)
+        if not isinstance(self.hidden, str):
+            check_widths("hidden", self.hidden)
 
     # Training
 
@@ -201,6 +202,9 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
     def _module_factory(self, document: dict[str, Any]) -> Callable[[], TrainableModule]:
         """Return a function that makes the module of settings and document."""
         raise NotImplementedError
+
+    def _check_sizes(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Raise if sizes that making the module takes memory for are not those of the tensors of a file."""
 
     def _restore(self, base: Fitted, document: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         """Publish the fitted model of a file."""

@@ -40,9 +40,12 @@ def prepared_batches(fitted: FittedSDLGM, rows: Rows | RowFiles, size: int | Non
     for number, batch in enumerate(in_batches(rows, size)):
         bernoulli = fitted.likelihood == "bernoulli"
         if not (bernoulli and in_unit_interval(batch)):
-            assert_all_finite(batch, estimator_name="SDLGM", input_name="X")
+            allow_nan = not sp.issparse(batch)
+            assert_all_finite(batch, allow_nan=allow_nan, estimator_name="SDLGM", input_name="X")
             if bernoulli:
-                check_unit_interval(in_unit_interval(batch))
+                check_unit_interval(in_unit_interval(np.nan_to_num(batch) if allow_nan else batch))
+            elif fitted.module.config.layout is not None:
+                fitted.supports.check(dense(batch), first_row=number * size)
         x = to_tensor(fitted.scaling.apply_checked(batch, first_row=number * size), fitted.device)
         yield threshold(x) if fitted.binarize == "threshold" else x
 
@@ -128,8 +131,8 @@ def posterior_probs(fitted: FittedSDLGM, rows: Rows | RowFiles) -> PosteriorProb
 
 
 def elbo(fitted: FittedSDLGM, rows: Rows | RowFiles, bound: Bound, n_importance: int, noise: Noise) -> np.ndarray:
-    """Return the bound on log p(x) of each row, in nats and in the units of the data."""
-    module, parts = fitted.module, []
+    """Return the bound on log p(x) of each row, in nats and in the units of the data; of what is there of it."""
+    module, parts, jacobians = fitted.module, [], []
     with torch.inference_mode():
         most, n_samples = (RELAXED_BATCH if bound == "relaxed" else BATCH), fitted.n_samples
         n_codes = min(n_importance, IMPORTANCE_CHUNK) if n_importance > 1 else n_samples
@@ -143,7 +146,8 @@ def elbo(fitted: FittedSDLGM, rows: Rows | RowFiles, bound: Bound, n_importance:
                 values = module.elbo_of(posterior, x, codes, fitted.kl).value
             check_finite("the bound on log p(x)", values)
             parts.append(values.cpu().numpy().astype(np.float64))
-    return np.concatenate(parts) + fitted.scaling.log_jacobian
+            jacobians.append(fitted.scaling.log_jacobians(torch.isnan(batch).cpu().numpy()))
+    return np.concatenate(parts) + np.concatenate(jacobians)
 
 
 def evaluate(
@@ -200,11 +204,20 @@ def code_bits(fitted: FittedSDLGM, codes: sp.csr_matrix) -> float:
 
 
 def reconstruction_error(fitted: FittedSDLGM, rows: Rows | RowFiles, codes: sp.csr_matrix) -> float:
-    """Return the mean squared error of an entry, in the units of the data."""
-    total = 0.0
+    """Return the mean squared error of an entry, in the units of the data.
+
+    Missing entries are left out. That of a category is 1 if the decoded level is another, and otherwise 0.
+    """
+    total, n_known = 0.0, 0
+    categories = fitted.supports.categories
     for batch, code in zip(in_batches(rows, BATCH), in_batches(codes, BATCH), strict=True):
         decoded = decode(fitted, code, fitted.module.likelihood.mean)
         with np.errstate(over="ignore"):
-            total += float(np.square(decoded - dense(batch), dtype=np.float64).sum())
+            errors = np.square(decoded - dense(batch), dtype=np.float64)
+        errors[:, categories] = np.minimum(errors[:, categories], 1.0)  # levels are whole numbers
+        missing = np.isnan(errors)
+        n_missing = int(np.count_nonzero(missing))
+        total += float(errors.sum() if n_missing == 0 else errors.sum(where=~missing))
+        n_known += errors.size - n_missing
     check_finite("the reconstruction error", total)
-    return total / (rows.shape[0] * rows.shape[1])
+    return total / max(1, n_known)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sdlgm.errors import NumericalError
+from sdlgm.estimators._columns import Supports
 from sdlgm.estimators._forest import Forest
 from sdlgm.estimators._limits import MOST_VALUES
 from sdlgm.estimators._preparation import Scaling, in_batches
@@ -67,7 +69,18 @@ class FittedSDLGM(Fitted[SDLGMModule]):
     def row_values(self) -> int:
         config = self.module.config
         of_code = code_values(type(self.module.posterior), config.n_features, config.n_slots)
-        return max(config.n_inputs, of_code, *config.hidden)
+        return max(config.widest_row, of_code)
+
+    @cached_property
+    def supports(self) -> Supports:
+        """Columns that cannot have all values."""
+        return Supports.of(self.module.config.layout)
+
+    @property
+    def likelihoods(self) -> tuple[str, ...]:
+        """The likelihood of each column."""
+        layout = self.module.config.layout
+        return (self.likelihood,) * self.module.config.n_inputs if layout is None else layout.likelihoods
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Fitted estimators to files and back."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -139,6 +140,7 @@ def _fill(estimator: "TorchEstimator", document: dict[str, Any], tensors: dict[s
     It is first made without memory and compared with the file, so that settings alone cannot make the reader allocate
     more than the file holds.
     """
+    estimator._check_sizes(document, tensors)
     make = estimator._module_factory(document)
     names = ("n_features_in_", *estimator._sizes)
     sizes = ", ".join(f"{name.removesuffix('_')}={getattr(estimator, name)!r}" for name in names)
@@ -193,6 +195,8 @@ def _as_json(value: Any) -> Any:
         return value.item()
     if isinstance(value, tuple | list):
         return [_as_json(part) for part in value]
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(part) for key, part in value.items()}
     return value
 
 

@@ -8,11 +8,15 @@ from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from sdlgm import _kernels
 from sdlgm.data import RowFiles
 from sdlgm.errors import DataError
+from sdlgm.estimators._columns import Choice
+from sdlgm.estimators._profile import Facts, Profile, sample_places
+from sdlgm.model.likelihoods import LIKELIHOODS, ColumnStatistics
 from sdlgm.train.batches import Batches, Prepare, Rows, ShuffledBatches, StreamedBatches, dense
 
 # Rows on which a run without a validation split is watched.
@@ -26,11 +30,15 @@ LARGEST = 1e15
 
 @dataclass(frozen=True)
 class Columns:
-    """Mean and standard deviation of each column, in double precision, and whether it varies at all."""
+    """Mean and standard deviation of each column, in double precision, and whether it varies at all.
+
+    Missing values are left out.
+    """
 
     mean: np.ndarray
     deviation: np.ndarray
     varies: np.ndarray
+    share_missing: np.ndarray
 
     @classmethod
     def of(cls, rows: Rows) -> "Columns":
@@ -41,16 +49,36 @@ class Columns:
             with np.errstate(over="ignore"):  # `checked` raises
                 moments = np.mean(rows, axis=0, dtype=np.float64), np.var(rows, axis=0, dtype=np.float64)
         mean, variance = (np.asarray(moment, np.float64) for moment in moments)
+        share_missing = np.zeros_like(mean)
         largest, smallest = (_flat(rows.max(axis=0)), _flat(rows.min(axis=0)))
-        return cls.checked(mean, variance, largest > smallest)
+        incomplete = np.flatnonzero(np.isnan(largest))
+        if incomplete.size:
+            few = cast(np.ndarray, rows)[:, incomplete]
+            n_known, mean[incomplete], squares = _moments_of_known(few)
+            variance[incomplete] = squares / np.maximum(n_known, 1)
+            share_missing[incomplete] = 1 - n_known / len(few)
+            largest[incomplete], smallest[incomplete] = np.fmax.reduce(few, axis=0), np.fmin.reduce(few, axis=0)
+        return cls.checked(mean, variance, largest > smallest, share_missing)
 
     @classmethod
-    def checked(cls, mean: np.ndarray, variance: np.ndarray, differs: np.ndarray) -> "Columns":
+    def checked(
+        cls, mean: np.ndarray, variance: np.ndarray, differs: np.ndarray, share_missing: np.ndarray
+    ) -> "Columns":
         """Raise if a moment is not finite."""
         if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
             column = int(np.argmax(~(np.isfinite(mean) & np.isfinite(variance))))
             raise ValueError(f"the values of column {column} are too large to have a variance; rescale them")
-        return cls(mean, np.sqrt(variance), differs & (variance > 0))
+        return cls(mean, np.sqrt(variance), differs & (variance > 0), share_missing)
+
+
+def _moments_of_known(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the number, the mean and the sum of squares about it of the values that are not missing."""
+    known = ~np.isnan(values)
+    n_known = known.sum(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):  # `Columns.checked` raises
+        mean = np.sum(values, axis=0, where=known, dtype=np.float64) / np.maximum(n_known, 1)
+        squares = np.sum(np.square(values - mean), axis=0, where=known)
+    return n_known, mean, squares
 
 
 @dataclass(frozen=True)
@@ -58,33 +86,48 @@ class Survey:
     """The result of one pass over rows in files."""
 
     columns: Columns
-    in_unit_interval: bool
+    profile: Profile
     fingerprint: str
 
     @classmethod
     def of(cls, rows: RowFiles, chosen: Collection[int]) -> "Survey":
-        """Read all parts; the statistics of the columns are those of the chosen ones."""
-        n_rows, mean, squares = 0, np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
-        largest, smallest = np.full(rows.shape[1], -np.inf), np.full(rows.shape[1], np.inf)
-        in_unit, checksum = True, 0
+        """Read all parts; the moments of the columns and the sample of rows are those of the chosen ones."""
+        n_columns = rows.shape[1]
+        n_known, mean, squares = np.zeros(n_columns, np.int64), np.zeros(n_columns), np.zeros(n_columns)
+        largest, smallest = np.full(n_columns, -np.inf), np.full(n_columns, np.inf)
+        n_chosen = sum(part.n_rows for number, part in enumerate(rows.parts) if number in chosen)
+        places, sampled, n_read = sample_places(n_chosen, n_columns), [], 0
+        facts, checksum = Facts(n_columns), 0
         for number, part in enumerate(rows.parts):
             values = rows.read(part)
-            in_unit = in_unit and in_unit_interval(values)
+            facts.add(values)
             checksum = zlib.crc32(np.ascontiguousarray(values).data, checksum)
             if number not in chosen:
                 continue
-            with np.errstate(over="ignore"):  # `Columns.checked` raises
-                part_mean = values.mean(axis=0, dtype=np.float64)
-                part_squares = np.square(values - part_mean).sum(axis=0)
-                # The sums of both parts, about their common mean (Chan, Golub and LeVeque).
-                total, step = n_rows + len(values), part_mean - mean
-                squares += part_squares + step**2 * (n_rows * len(values) / total)
-            mean += step * (len(values) / total)
-            n_rows = total
-            np.maximum(largest, values.max(axis=0), out=largest)
-            np.minimum(smallest, values.min(axis=0), out=smallest)
-        columns = Columns.checked(mean, squares / n_rows, largest > smallest)
-        return cls(columns, in_unit, f"{'x'.join(map(str, rows.shape))}-parts-{checksum:08x}")
+            first, end = np.searchsorted(places, [n_read, n_read + len(values)])
+            sampled.append(values[places[first:end] - n_read])  # a copy
+            n_read += len(values)
+            n_part, part_mean, part_squares = _moments_of_part(values)
+            # The sums of both parts, about their common mean (Chan, Golub and LeVeque).
+            total, step = np.maximum(n_known + n_part, 1), part_mean - mean
+            squares += part_squares + step**2 * (n_known * n_part / total)
+            mean += step * (n_part / total)
+            n_known += n_part
+            np.fmax(largest, np.fmax.reduce(values, axis=0), out=largest)
+            np.fmin(smallest, np.fmin.reduce(values, axis=0), out=smallest)
+        share_missing = 1 - n_known / n_chosen
+        columns = Columns.checked(mean, squares / np.maximum(n_known, 1), largest > smallest, share_missing)
+        profile = facts.profile(np.concatenate(sampled))
+        return cls(columns, profile, f"{'x'.join(map(str, rows.shape))}-parts-{checksum:08x}")
+
+
+def _moments_of_part(values: np.ndarray) -> tuple[np.ndarray | int, np.ndarray, np.ndarray]:
+    """Return the number, the mean and the sum of squares about it of the values of each column."""
+    with np.errstate(over="ignore"):  # `Columns.checked` raises
+        mean = values.mean(axis=0, dtype=np.float64)
+        if np.isnan(mean).any():
+            return _moments_of_known(values)
+        return len(values), mean, np.square(values - mean).sum(axis=0)
 
 
 @dataclass(frozen=True)
@@ -106,14 +149,45 @@ class Scaling:
         """Return the scaling to mean 0 and standard deviation 1."""
         return cls(columns.mean, np.where(columns.varies, columns.deviation, 0.0))
 
+    @classmethod
+    def of(cls, choice: Choice, columns: Columns, profile: Profile) -> "Scaling":
+        """Return the scaling that the likelihoods of the columns need."""
+        kinds = [LIKELIHOODS[name] for name in choice.likelihoods]
+        is_standardized = np.array([kind.standardized for kind in kinds])
+        location = np.where(is_standardized, columns.mean, 0.0)
+        scale = np.where(is_standardized, np.where(columns.varies, columns.deviation, 0.0), 1.0)
+        common = [column for column in choice.common if scale[column] > 0]
+        if common:
+            scale[common] = np.sqrt(np.mean(columns.deviation[common] ** 2))
+        robust = np.array([kind.robust and varies for kind, varies in zip(kinds, columns.varies, strict=True)])
+        if robust.any():
+            location[robust], scale[robust] = _quartile_scale(profile.sample[:, robust], columns, robust)
+        return cls(location, scale)
+
     @cached_property
     def is_identity(self) -> bool:
         return not self.location.any() and bool((self.scale == 1.0).all())
 
     @property
     def log_jacobian(self) -> float:
-        """The term that turns the log-density of a scaled row into that of the row itself."""
+        """The term that turns the log-density of a scaled row, if it is complete, into that of the row itself."""
         return -float(np.log(self.scale[self.scale > 0]).sum())
+
+    def log_jacobians(self, share_missing: np.ndarray) -> np.ndarray:
+        """Return the term of each row, to which missing values add nothing.
+
+        Parameters
+        ----------
+        share_missing : ndarray of shape (..., D)
+            1 where a value is missing, otherwise 0; or for several rows together, the share of missing values in each
+            column, which gives the mean term.
+
+        Returns
+        -------
+        terms : ndarray of shape (...)
+
+        """
+        return self.log_jacobian + share_missing @ np.log(np.where(self.scale > 0, self.scale, 1.0))
 
     def apply(self, rows: Rows) -> np.ndarray:
         """Return scaled rows, dense and in single precision."""
@@ -128,7 +202,7 @@ class Scaling:
         """
         with np.errstate(over="ignore"):
             scaled = self._scaled(rows)
-        if not self.is_identity and scaled.size and max(-scaled.min(), scaled.max()) > LARGEST:
+        if not self.is_identity and scaled.size and _largest(scaled) > LARGEST:
             row, column = np.argwhere(np.abs(scaled) > LARGEST)[0]
             raise DataError(
                 f"the value in row {first_row + row}, column {column} is too large compared with the training data; "
@@ -141,7 +215,10 @@ class Scaling:
         if self.is_identity:
             return values
         centred = values - self.location
-        return np.divide(centred, self.scale, out=np.zeros_like(centred), where=self.scale > 0)
+        scaled = np.divide(centred, self.scale, out=np.zeros_like(centred), where=self.scale > 0)
+        if not self.scale.all():  # what is missing stays missing
+            scaled[np.isnan(centred)] = np.nan
+        return scaled
 
     def undo(self, rows: np.ndarray) -> np.ndarray:
         """Return rows in the units of the data."""
@@ -149,13 +226,37 @@ class Scaling:
             return rows if self.is_identity else rows * self.scale + self.location
 
 
+def _largest(values: np.ndarray) -> float:
+    """Return the largest absolute value that is not missing."""
+    return max(-np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None))
+
+
+def _quartile_scale(sample: np.ndarray, columns: Columns, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return medians, and distances of quantiles in units of a standard normal distribution.
+
+    They do not depend on how far the tails reach. Where more than half of the values are equal, outer quantiles are
+    taken, and then the standard deviation.
+    """
+    known = ~np.isnan(sample).all(axis=0)
+    quantiles = np.zeros((5, sample.shape[1]))
+    quantiles[:, known] = np.nanquantile(sample[:, known], (0.05, 0.25, 0.5, 0.75, 0.95), axis=0)
+    inner, outer = (quantiles[3] - quantiles[1]) / 1.349, (quantiles[4] - quantiles[0]) / 3.290
+    scale = np.where(inner > 0, inner, np.where(outer > 0, outer, columns.deviation[chosen]))
+    return np.where(known, quantiles[2], columns.mean[chosen]), scale
+
+
 def _flat(values: Any) -> np.ndarray:
     """Return a row, dense or sparse, as a vector."""
     return np.ravel(values.toarray() if hasattr(values, "toarray") else values)
 
 
+def missing_shares(rows: Rows) -> np.ndarray:
+    """Return the share of missing values in each column."""
+    return np.zeros(rows.shape[1]) if sp.issparse(rows) else np.isnan(cast(np.ndarray, rows)).mean(axis=0)
+
+
 def in_unit_interval(rows: Rows) -> bool:
-    """Return whether all entries are in [0, 1]."""
+    """Return whether all entries are in [0, 1] and none is missing."""
     return _kernels.in_unit_interval(rows.data if sp.issparse(rows) else np.asarray(rows))
 
 
@@ -166,6 +267,42 @@ def check_unit_interval(all_are_in: bool) -> None:
             "the Bernoulli likelihood needs values in [0, 1]; scale the data, for instance with "
             "MinMaxScaler(clip=True), or fit with likelihood='gaussian'"
         )
+
+
+def statistics_of(choice: Choice, columns: Columns, profile: Profile) -> ColumnStatistics:
+    """Return what the module starts from, of prepared rows. The centre of what is standardised is 0."""
+    kinds = [LIKELIHOODS[name] for name in choice.likelihoods]
+    mean = np.where([kind.standardized for kind in kinds], 0.0, columns.mean)
+    log_mean, log_deviation = np.zeros_like(mean), np.ones_like(mean)
+    for column in np.flatnonzero([kind.view == "log" for kind in kinds]):
+        values = profile.sample[:, column]
+        logs = np.log1p(values[~np.isnan(values)], dtype=np.float64)
+        if len(logs):
+            log_mean[column], log_deviation[column] = logs.mean(), logs.std()
+    categories = [column for column, name in enumerate(choice.likelihoods) if name == "categorical"]
+    shares = [
+        _shares(profile.sample[:, column], n_levels)
+        for column, n_levels in zip(categories, choice.n_levels, strict=True)
+    ]
+    mean, variance, log_mean, log_deviation, share_missing = (
+        torch.tensor(values, dtype=torch.float32)
+        for values in (mean, columns.deviation**2, log_mean, log_deviation, columns.share_missing)
+    )
+    return ColumnStatistics(
+        mean=mean,
+        varies=torch.tensor(columns.varies),
+        variance=variance,
+        log_mean=log_mean,
+        log_deviation=log_deviation,
+        share_missing=share_missing,
+        frequencies=tuple(torch.tensor(share, dtype=torch.float32) for share in shares),
+    )
+
+
+def _shares(levels: np.ndarray, n_levels: int) -> np.ndarray:
+    """Return the share of each level, as with half a row more of each."""
+    counts = np.bincount(levels[~np.isnan(levels)].astype(np.int64), minlength=n_levels) + 0.5
+    return counts / counts.sum()
 
 
 def in_batches(rows: Rows | RowFiles, size: int) -> Iterator[Rows]:
@@ -191,8 +328,7 @@ class TrainingData:
     rows: Rows | RowFiles
     watched: Rows
     columns: Columns
-    in_unit_interval: bool
-    """Whether all values are in [0, 1]."""
+    profile: Profile
     chosen: Sequence[int] = ()
     """The parts of files to train on."""
     fingerprint: str = ""
@@ -225,17 +361,16 @@ def prepare_training(rows: Rows | RowFiles, validation_fraction: float | None, s
     """
     if isinstance(rows, RowFiles):
         return _prepare_files(rows, validation_fraction, seed)
-    is_unit = in_unit_interval(rows)
     if validation_fraction is None:
         order = np.random.default_rng(seed).permutation(rows.shape[0])
-        return TrainingData(rows, rows[order[:WATCHED_ROWS]], Columns.of(rows), is_unit)
+        return TrainingData(rows, rows[order[:WATCHED_ROWS]], Columns.of(rows), Profile.of(rows))
     from sklearn.model_selection import train_test_split  # slow to import
 
     split = cast(list[Rows], train_test_split(rows, test_size=validation_fraction, random_state=seed))
     rows, watched = split
     if rows.shape[0] < 2:
         raise ValueError("early_stopping=True leaves fewer than 2 rows to train on; give more rows")
-    return TrainingData(rows, watched, Columns.of(rows), is_unit)
+    return TrainingData(rows, watched, Columns.of(rows), Profile.of(rows, watched))
 
 
 def _prepare_files(rows: RowFiles, validation_fraction: float | None, seed: int) -> TrainingData:
@@ -249,7 +384,7 @@ def _prepare_files(rows: RowFiles, validation_fraction: float | None, seed: int)
         places = np.sort(rng.choice(len(rows), min(WATCHED_ROWS, len(rows)), replace=False))
         # Copies: a row that is a view would keep all rows of its part.
         watched = np.concatenate([rows[place : place + 1].copy() for place in places.tolist()])
-    return TrainingData(rows, watched, survey.columns, survey.in_unit_interval, chosen, survey.fingerprint)
+    return TrainingData(rows, watched, survey.columns, survey.profile, chosen, survey.fingerprint)
 
 
 def _hold_out(rows: RowFiles, fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, list[int]]:

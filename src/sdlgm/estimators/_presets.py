@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 PAPER: Mapping[str, object] = MappingProxyType(
     {
+        "likelihood": "bernoulli",
         "prior": "slots",
         "posterior": "shared",
         "gradient": "gumbel_softmax",
@@ -12,6 +13,7 @@ PAPER: Mapping[str, object] = MappingProxyType(
         "gate_prior": 0.5,
         "learn_prior": False,
         "learn_temperature": True,
+        "hidden": (512, 384, 256),
         "activation": "relu",
         "normalize_logits": False,
         "share_layers": False,
@@ -23,6 +25,6 @@ PAPER: Mapping[str, object] = MappingProxyType(
 )
 """The model and the training of the paper: all parameters of `sdlgm.SDLGM` whose default may differ from it.
 
-``SDLGM(**PAPER)`` has the paper's sizes for MNIST too, since they are the defaults. The paper does not name its
+``SDLGM(**PAPER)`` has the sizes of the paper for MNIST too, given here or as defaults. The paper does not name its
 activation function.
 """

@@ -45,7 +45,9 @@ class Evaluation:
     features_alive: int
     """Features that a drawn code contains with probability 1/1000 or more, on average over the rows."""
     reconstruction_error: float
-    """Mean squared difference an entry between the rows and what their codes decode to."""
+    """Mean squared difference an entry between the rows and what their codes decode to; 1 for a wrong category. Missing
+    entries are left out.
+    """
 
     @property
     def discrete_bits(self) -> float:

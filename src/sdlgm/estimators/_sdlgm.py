@@ -1,7 +1,7 @@
 """The unsupervised estimator: its parameters and its public methods."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from numbers import Integral, Real
@@ -21,6 +21,7 @@ from sdlgm.estimators import _evaluation
 from sdlgm.estimators._base import COMMON_CONSTRAINTS, RandomState, TorchEstimator, check_widths
 from sdlgm.estimators._checks import check_count, check_positive, has_compiler, usable_device, without_names_warning
 from sdlgm.estimators._codes import check_codes, sparse_rows, stack_rows
+from sdlgm.estimators._columns import Choice, choose, given
 from sdlgm.estimators._compat import Interval, Registered, StrOptions, fit_context
 from sdlgm.estimators._distributed import fit_distributed
 from sdlgm.estimators._fitted import Fitted, FittedSDLGM, code_values
@@ -33,20 +34,24 @@ from sdlgm.estimators._preparation import (
     Survey,
     check_unit_interval,
     in_parts,
-    in_unit_interval,
+    missing_shares,
     prepare_training,
+    statistics_of,
 )
+from sdlgm.estimators._profile import Profile
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
+from sdlgm.estimators._widths import widths_for
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model.codes import KL
 from sdlgm.model.codes.under_chain import ChainUnderChain
-from sdlgm.model.likelihoods import LIKELIHOODS
+from sdlgm.model.likelihoods import LIKELIHOODS, Layout
 from sdlgm.model.modules.base import Batch
 from sdlgm.model.modules.unsupervised import ModelConfig, SDLGMModule
 from sdlgm.model.networks.posteriors import POSTERIORS, PosteriorNetwork
 from sdlgm.model.noise import Noise
 from sdlgm.train.batches import Binarize, Rows
 
+LikelihoodName = Literal["auto", "bernoulli", "gaussian", "student_t", "poisson", "negative_binomial", "categorical"]
 GradientName = Literal[
     "reinmax",
     "straight_through",
@@ -112,8 +117,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         share of ``max_active`` that the prior expects at first.
     learn_prior : bool, default=True
         Learn the prior from the end of the KL warm-up on. The paper keeps it fixed.
-    hidden : tuple of int, default=(512, 384, 256)
-        Widths of the hidden layers of the encoder; the decoder has them in reverse.
+    hidden : tuple of int or "auto", default="auto"
+        Widths of the hidden layers of the encoder; the decoder has them in reverse. ``"auto"`` depends on the number of
+        training rows, in `partial_fit` on that of the first call: no hidden layers below 1,000 rows, (128,) below
+        5,000, and otherwise (512,). The paper has (512, 384, 256).
     gate_hidden : tuple of int, default=(64,)
         Widths of the hidden layers of the gate network of the shared posterior. The paper has (256, 64).
     activation : {"silu", "relu"}, default="silu"
@@ -123,10 +130,18 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         starts from x, which takes longer.
     normalize_logits : bool, default=True
         Standardise the feature logits over the batch, with one learned gain. The paper does not.
-    likelihood : {"auto", "bernoulli", "gaussian"}, default="auto"
-        Distribution of an observation given its code. ``"auto"`` takes Bernoulli if all training data are in [0, 1]
-        and Gaussian otherwise. For the Gaussian the data are standardised internally; results are in the units of the
+    likelihood : str or mapping from columns to str, default="auto"
+        Distribution of each column given the code: one name for all, or names by column name or index, with ``"auto"``
+        for the columns that are not named. `docs/likelihoods.md` says how to choose. Results are in the units of the
         data.
+
+        - ``"auto"``: by the values of the column. Zeros and ones are Bernoulli, counts are Poisson or negative
+          binomial, and everything else, grey values included, is Gaussian, or Student's t where tails are heavy.
+        - ``"bernoulli"``: zeros and ones. If it is for all columns, values between are possible too; see ``binarize``.
+        - ``"gaussian"``: continuous, standardised internally, with a learned deviation.
+        - ``"student_t"``: continuous with heavy tails; values far from all others cost little.
+        - ``"poisson"``, ``"negative_binomial"``: whole numbers from 0 on, the latter with a learned dispersion.
+        - ``"categorical"``: the index, from 0 on, of one of several levels.
     binarize : {"dynamic", "threshold", "probability"}, default="dynamic"
         How the Bernoulli likelihood treats values between 0 and 1: a fresh draw every time, a threshold at one half, or
         the values themselves as probabilities. The choice changes the bound by tens of nats on grey images, and
@@ -208,8 +223,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
     Attributes
     ----------
-    likelihood_ : {"bernoulli", "gaussian"}
-        The likelihood in use.
+    likelihood_ : str
+        The likelihood of all columns, or ``"mixed"``.
+    likelihoods_ : ndarray of str of shape (n_features_in_,)
+        The likelihood of each column.
     gate_prior_ : float
         Prior probability that a slot is on. With ``prior="chain"``, the expected share of ``max_active`` in use,
         estimated from draws.
@@ -267,10 +284,11 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         "prior_rank": [Interval(Integral, 1, None, closed="left"), None],
         "gate_prior": [Interval(Real, 0, 1, closed="neither")],
         "learn_prior": ["boolean"],
+        "hidden": [tuple, list, StrOptions({"auto"})],
         "gate_hidden": [tuple, list],
         "share_layers": ["boolean"],
         "normalize_logits": ["boolean"],
-        "likelihood": [StrOptions({"auto"}), Registered(LIKELIHOODS)],
+        "likelihood": [StrOptions({"auto"}), Registered(LIKELIHOODS), Mapping],
         "binarize": [StrOptions({"dynamic", "threshold", "probability"})],
         "posterior": [Registered(POSTERIORS)],
         "posterior_rank": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
@@ -303,12 +321,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         prior_rank: int | None = None,
         gate_prior: float = 0.5,
         learn_prior: bool = True,
-        hidden: tuple[int, ...] = (512, 384, 256),
+        hidden: tuple[int, ...] | Literal["auto"] = "auto",
         gate_hidden: tuple[int, ...] = (64,),
         activation: Literal["silu", "relu"] = "silu",
         share_layers: bool = True,
         normalize_logits: bool = True,
-        likelihood: Literal["auto", "bernoulli", "gaussian"] = "auto",
+        likelihood: LikelihoodName | Mapping[int | str, str] = "auto",
         binarize: Literal["dynamic", "threshold", "probability"] = "dynamic",
         posterior: Literal["chain", "subset", "ordered", "shared"] = "chain",
         posterior_rank: int | Literal["auto"] | None = "auto",
@@ -427,10 +445,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             raise ValueError(
                 f"batch_size={self.batch_size}, and there are {data.n_rows} rows to train on; set a smaller one"
             )
-        fitted = self._new_model(data.columns, data.in_unit_interval, seed)
+        fitted = self._new_model(data.columns, data.profile, seed, data.n_rows)
         config = self._train_config(fitted.likelihood)
         trainer = train.Trainer(fitted.module, config, seed, processes, n_rows=data.n_rows)
-        monitor = _monitor(fitted, data.watched, seed)
+        monitor = _monitor(fitted, data.watched, seed, data.columns.share_missing)
         uninformed = monitor.mean_of(fitted.module.uninformed_log_prob, fitted.binarize, fitted.device)
         batches = data.batches(int(self.batch_size), seed, fitted.scaling.apply)
         try:
@@ -488,7 +506,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             for part in in_parts(rows, n_batches):
                 trainer.step(Batch(train.to_tensor(fitted.scaling.apply(part), trainer.device)))
             trainer.check_finite()
-            record = _monitor(fitted, rows[:WATCHED_ROWS], seed)(trainer)
+            watched = rows[:WATCHED_ROWS]
+            record = _monitor(fitted, watched, seed, missing_shares(watched))(trainer)
             record.check_finite()
         except BaseException:  # a divergence, or Ctrl-C
             trainer.go_back(before)
@@ -513,8 +532,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         """Return the model of a first `partial_fit`."""
         if isinstance(rows, RowFiles):
             survey = Survey.of(rows, range(len(rows.parts)))
-            return self._new_model(survey.columns, survey.in_unit_interval, seed)
-        return self._new_model(Columns.of(rows), in_unit_interval(rows), seed)
+            return self._new_model(survey.columns, survey.profile, seed, len(rows))
+        return self._new_model(Columns.of(rows), Profile.of(rows), seed, rows.shape[0])
 
     def _new_trainer(self, fitted: FittedSDLGM, config: train.TrainConfig, seed: int) -> train.Trainer:
         """Return a trainer for a model without one, with other noise than its earlier iterations had."""
@@ -523,22 +542,25 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             seed = int(np.random.SeedSequence([own, fitted.n_iter]).generate_state(1)[0])
         return train.Trainer(fitted.module, config, seed, iteration=fitted.n_iter)
 
-    def _new_model(self, columns: Columns, is_unit: bool, seed: int) -> FittedSDLGM:
-        """Return the model before its first iteration; ``is_unit`` is whether all values are in [0, 1]."""
-        likelihood = self.likelihood if self.likelihood != "auto" else "bernoulli" if is_unit else "gaussian"
+    def _new_model(self, columns: Columns, profile: Profile, seed: int, n_rows: int) -> FittedSDLGM:
+        """Return the model before its first iteration, for ``n_rows`` rows."""
+        choice = self._choose(profile)
+        layout = choice.layout(profile.with_missing)
+        likelihood = choice.likelihoods[0] if layout is None else layout.name
         if likelihood == "bernoulli":
-            check_unit_interval(is_unit)
-        n_inputs = len(columns.mean)
-        standardized = LIKELIHOODS[likelihood].standardized
-        scaling = Scaling.standardizing(columns) if standardized else Scaling.identity(n_inputs)
-        data_mean = np.zeros_like(columns.mean) if standardized else columns.mean
+            check_unit_interval(profile.in_unit_interval)
+        scaling = Scaling.of(choice, columns, profile)
         device = usable_device(self.device)
-        config = self._model_config(n_inputs, likelihood)
+        config = self._model_config(len(columns.mean), likelihood, layout, self._widths(n_rows))
         module = train.seeded(lambda: self._module_class(config), seed)
-        module.adapt_to(torch.tensor(data_mean, dtype=torch.float32), torch.tensor(columns.varies))
+        module.adapt_to(statistics_of(choice, columns, profile))
         if self.compile:
             module.compile_networks()
         return self._describe(Fitted(module.to(device), scaling, device, 0, ()), likelihood)
+
+    def _choose(self, profile: Profile) -> Choice:
+        """Return the likelihood of each column. What else is known of the columns than their values belongs here."""
+        return choose(self.likelihood, profile, names=getattr(self, "feature_names_in_", None))
 
     def _describe(self, base: Fitted[SDLGMModule], likelihood: str) -> FittedSDLGM:
         """Return a model with the settings that its evaluation depends on."""
@@ -558,6 +580,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         super()._publish(fitted)
         self._trainer = None  # one of an earlier model
         self.likelihood_ = fitted.likelihood
+        self.likelihoods_ = np.array(fitted.likelihoods)
         self.module_ = fitted.module
         self._publish_prior(fitted.module)
         return self
@@ -575,6 +598,11 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     def _check_settings(self) -> None:
         super()._check_settings()
         check_widths("gate_hidden", self.gate_hidden)
+        if isinstance(self.likelihood, Mapping):
+            for column, name in self.likelihood.items():
+                if name != "auto" and name not in LIKELIHOODS:
+                    known = ", ".join(("auto", *LIKELIHOODS))
+                    raise ValueError(f"likelihood of column {column!r} is {name!r}; it has to be one of {known}")
         if self.learn_temperature and self.final_temperature is not None:
             raise ValueError("learn_temperature=True and final_temperature exclude each other; set one of them")
         if self.compile and not has_compiler(self.device):
@@ -658,27 +686,36 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 "gradient='annealed_straight_through' divides the logits of the posterior by the temperature, so a "
                 "model stays with it or without it; use fit for the other one"
             )
-        likelihood = fitted.likelihood if self.likelihood == "auto" else self.likelihood
-        there = _params_of(fitted.module.config) | {"learn_temperature": fitted.learn_temperature}
-        wanted = _params_of(self._model_config(self.n_features_in_, likelihood))
+        config = fitted.module.config
+        there = _params_of(config) | {"learn_temperature": fitted.learn_temperature}
+        hidden = config.hidden if self.hidden == "auto" else self._widths()
+        wanted = _params_of(self._model_config(self.n_features_in_, fitted.likelihood, config.layout, hidden))
+        names = given(self.likelihood, self.n_features_in_, getattr(self, "feature_names_in_", None))
+        for column, (own, name) in enumerate(zip(fitted.likelihoods, names, strict=True)):
+            if name not in ("auto", own):
+                raise ValueError(
+                    f"the model has likelihood={own!r} for column {column}, which partial_fit cannot change; use fit"
+                )
         wanted["learn_temperature"] = bool(self.learn_temperature)
         for name, value in there.items():
             if wanted[name] != value:
                 raise ValueError(f"the model has {name}={value!r}, which partial_fit cannot change; use fit")
 
-    def _model_config(self, n_inputs: int, likelihood: str) -> ModelConfig:
+    def _model_config(
+        self, n_inputs: int, likelihood: str, layout: Layout | None, hidden: tuple[int, ...]
+    ) -> ModelConfig:
         prior = self._prior_family(self._module_class.posteriors[self.posterior])
-        hidden, rank = self._prior_units() if prior == "chain" else (None, None)
+        prior_hidden, prior_rank = self._prior_units() if prior == "chain" else (None, None)
         return ModelConfig(
             n_inputs=n_inputs,
             n_features=int(self.n_components),
             n_slots=int(self.max_active),
             prior=prior,
-            prior_hidden=hidden,
-            prior_rank=rank,
+            prior_hidden=prior_hidden,
+            prior_rank=prior_rank,
             gate_prior=float(self.gate_prior),
             learn_prior=bool(self.learn_prior),
-            hidden=tuple(int(width) for width in self.hidden),
+            hidden=hidden,
             gate_hidden=tuple(int(width) for width in self.gate_hidden),
             activation=str(self.activation),
             share_layers=bool(self.share_layers),
@@ -686,10 +723,19 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             posterior=str(self.posterior),
             posterior_rank=self._posterior_rank(),
             likelihood=likelihood,
+            layout=layout,
             gate_temperature=float(self.gate_temperature),
             feature_temperature=float(self.feature_temperature),
             temper_posterior=GRADIENTS[self.gradient].tempers_posterior,
         )
+
+    def _widths(self, n_rows: int | None = None) -> tuple[int, ...]:
+        """Return the widths of the hidden layers. A file has no "auto", and no number of rows to resolve it."""
+        if isinstance(self.hidden, str):
+            if n_rows is None:
+                raise ValueError(f"hidden={self.hidden!r} says nothing about the widths of the layers")
+            return widths_for(n_rows)
+        return tuple(int(width) for width in self.hidden)
 
     def _prior_units(self) -> tuple[int | None, int | None]:
         """Return the width of the hidden layer of a chain prior, or the rank of its coupling; the other is None."""
@@ -1043,19 +1089,46 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         }
 
     def _fitted_document(self) -> dict[str, Any]:
-        return {"likelihood": self._fitted.likelihood}
+        layout = self._fitted.module.config.layout
+        document = {"likelihood": self._fitted.likelihood}
+        return document if layout is None else document | {"columns": layout.as_json()}
+
+    def _check_sizes(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        if "columns" not in document:
+            return
+        if tensors["inputs.location"].numel() != self.n_features_in_:
+            raise ValueError(f"the tensors are not those of {self.n_features_in_} columns")
+        layout = self._layout(document)
+        assert layout is not None
+        n_outputs = self.n_features_in_ - len(layout.n_levels) + sum(layout.n_levels)
+        if tensors[f"decoder.{2 * len(self.hidden)}.bias"].numel() != n_outputs:
+            raise ValueError(f"the decoder does not have the {n_outputs} outputs of the columns and their levels")
+
+    def _layout(self, document: dict[str, Any]) -> Layout | None:
+        """Return the layout of a file, or raise if it and the likelihood contradict each other."""
+        name = document["likelihood"]
+        if "columns" in document:
+            layout = Layout.from_json(document["columns"], self.n_features_in_, LIKELIHOODS)
+            if layout.name != name:
+                raise ValueError(f"likelihood={name!r}, and the columns have {layout.name!r}")
+            return layout
+        if LIKELIHOODS[name].view != "plain":
+            raise ValueError(f"likelihood={name!r} needs what each column is, which the file does not say")
+        return None
 
     def _module_factory(self, document: dict[str, Any]) -> Callable[[], SDLGMModule]:
-        config = self._model_config(self.n_features_in_, document["likelihood"])
+        config = self._model_config(self.n_features_in_, document["likelihood"], self._layout(document), self._widths())
         return lambda: self._module_class(config)
 
     def _restore(self, base: Fitted, document: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
-        likelihood = document["likelihood"]
-        if not LIKELIHOODS[likelihood].standardized and not base.scaling.is_identity:
+        restored = self._describe(base, document["likelihood"])
+        is_free = [not LIKELIHOODS[name].standardized for name in restored.likelihoods]
+        if base.scaling.location[is_free].any() or (base.scaling.scale[is_free] != 1.0).any():
             raise ValueError(
-                f"the data of a model with likelihood={likelihood!r} are not scaled, but the file has a scaling"
+                f"the data of a model with likelihood={document['likelihood']!r} are not scaled, but the file has a "
+                "scaling"
             )
-        return self._publish(self._describe(base, likelihood))
+        return self._publish(restored)
 
     # Rows
 
@@ -1072,7 +1145,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             ensure_min_samples=min_rows,
-            ensure_all_finite=check_finite,
+            # NaN is a missing value, but for sparse matrices.
+            ensure_all_finite=check_finite and (True if sp.issparse(X) else "allow-nan"),
         )
         return cast(Rows, rows)
 
@@ -1088,17 +1162,25 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = []
         return tags
 
 
-def _monitor(fitted: FittedSDLGM, rows: Rows, seed: int) -> train.Monitor:
+def _monitor(fitted: FittedSDLGM, rows: Rows, seed: int, share_missing: np.ndarray) -> train.Monitor:
+    """Return the monitor of a run; ``share_missing`` is that of the training rows."""
     scaling = fitted.scaling
-    return train.Monitor(rows, seed, prepare=scaling.apply, log_jacobian=scaling.log_jacobian)
+    return train.Monitor(
+        rows,
+        seed,
+        prepare=scaling.apply,
+        log_jacobian=float(scaling.log_jacobians(missing_shares(rows))),
+        training_log_jacobian=float(scaling.log_jacobians(share_missing)),
+    )
 
 
 def _params_of(config: ModelConfig) -> dict[str, Any]:
     """Return the settings of a model by the names of the estimator's parameters."""
     settings = asdict(config)
-    del settings["n_inputs"], settings["temper_posterior"]
+    del settings["n_inputs"], settings["layout"], settings["temper_posterior"]
     return {"n_components": settings.pop("n_features"), "max_active": settings.pop("n_slots"), **settings}

@@ -6,6 +6,7 @@ import base64
 import io
 import math
 import os
+from collections import Counter
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -66,6 +67,7 @@ def write_report(model: SDLGM, data: Dataset, path: str | os.PathLike[str], *, r
         evaluation=evaluation,
         bits=evaluation.kl / math.log(2),
         model=model,
+        kinds=Counter(model.likelihoods_.tolist()),
         settings={name: value for name, value in model.get_params().items() if value is not None},
         sections=_sections(model, data, evaluation.max_active, random_state),
         version=__version__,

@@ -42,21 +42,26 @@ def to_tensor(rows: Rows, device: torch.device) -> Tensor:
 
 
 def threshold(x: Tensor) -> Tensor:
-    """Return whether each entry is at least one half."""
-    return (x >= 0.5).to(x.dtype)
+    """Return whether each entry is at least one half. Missing entries stay NaN."""
+    return _keep_missing(x, (x >= 0.5).to(x.dtype))
 
 
 def binarize(x: Tensor, how: Binarize | None, noise: Noise) -> Tensor:
     """Binarise entries in [0, 1].
 
     ``"dynamic"``: a fresh draw with the entry as probability; ``"threshold"``: see `threshold`;
-    ``"probability"`` or None: the entry itself.
+    ``"probability"`` or None: the entry itself. Missing entries stay NaN.
     """
     if how == "dynamic":
-        return noise.bernoulli(x)
+        return _keep_missing(x, noise.bernoulli(x))
     if how == "threshold":
         return threshold(x)
     return x
+
+
+def _keep_missing(x: Tensor, binary: Tensor) -> Tensor:
+    missing = torch.isnan(x)
+    return torch.where(missing, x, binary) if bool(missing.any()) else binary
 
 
 class Batches(ABC):

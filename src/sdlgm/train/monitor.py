@@ -87,12 +87,14 @@ class Monitor:
         prepare: Prepare = dense_float32,
         targets: np.ndarray | None = None,
         log_jacobian: float = 0.0,
+        training_log_jacobian: float | None = None,
     ):
         self.rows = rows
         self.targets = None if targets is None else Targets.all_known(targets)
         self.seed = seed
         self.prepare = prepare
         self.log_jacobian = log_jacobian
+        self.training_log_jacobian = log_jacobian if training_log_jacobian is None else training_log_jacobian
 
     @torch.no_grad()
     def __call__(self, trainer: Trainer) -> Record:
@@ -133,7 +135,7 @@ class Monitor:
             gate_temperature=float(temperatures.gate),
             feature_temperature=float(temperatures.feature),
             features_used=sum(n > 0 for n in n_codes) if n_codes else None,
-            training=trainer.take_training_mean(self.log_jacobian),
+            training=trainer.take_training_mean(self.training_log_jacobian),
             row_divergence=divergence / n_rows if has_divergence and math.isfinite(divergence) else None,
         )
 

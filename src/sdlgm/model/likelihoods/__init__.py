@@ -1,9 +1,51 @@
 """p(x given z), one likelihood per file, chosen by name."""
 
-from sdlgm.model.likelihoods.base import Likelihood
+from sdlgm.model.likelihoods.base import ColumnStatistics, Likelihood
 from sdlgm.model.likelihoods.bernoulli import Bernoulli
+from sdlgm.model.likelihoods.categorical import Categorical
 from sdlgm.model.likelihoods.gaussian import Gaussian
+from sdlgm.model.likelihoods.layout import MIXED, Layout
+from sdlgm.model.likelihoods.mixed import Mixed
+from sdlgm.model.likelihoods.negative_binomial import NegativeBinomial
+from sdlgm.model.likelihoods.poisson import Poisson
+from sdlgm.model.likelihoods.student_t import StudentT
 
-LIKELIHOODS: dict[str, type[Likelihood]] = {"bernoulli": Bernoulli, "gaussian": Gaussian}
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    "bernoulli": Bernoulli,
+    "gaussian": Gaussian,
+    "student_t": StudentT,
+    "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
+    "categorical": Categorical,
+}
+"""The likelihoods of a column, by name."""
 
-__all__ = ["LIKELIHOODS", "Bernoulli", "Gaussian", "Likelihood"]
+
+def likelihood_of(name: str, n_inputs: int, layout: Layout | None) -> Likelihood:
+    """Return a new likelihood of ``n_inputs`` columns, which all have the one of that name if there is no layout."""
+    if layout is None:
+        return _new(name, n_inputs, ())
+    parts = {name: _new(name, len(columns), layout.n_levels) for name, columns in layout.groups.items()}
+    return Mixed(parts, layout.groups) if len(parts) > 1 else parts[layout.name]
+
+
+def _new(name: str, n_inputs: int, n_levels: tuple[int, ...]) -> Likelihood:
+    kind = LIKELIHOODS[name]
+    return kind(n_inputs, n_levels) if issubclass(kind, Categorical) else kind(n_inputs)
+
+
+__all__ = [
+    "LIKELIHOODS",
+    "MIXED",
+    "Bernoulli",
+    "Categorical",
+    "ColumnStatistics",
+    "Gaussian",
+    "Layout",
+    "Likelihood",
+    "Mixed",
+    "NegativeBinomial",
+    "Poisson",
+    "StudentT",
+    "likelihood_of",
+]

@@ -6,16 +6,17 @@ from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sdlgm.model.codes.base import KL, CodeDistribution, PriorTerms
 from sdlgm.model.codes.priors import ChainPrior, SlotPrior
 from sdlgm.model.codes.slots import SlotDistribution
 from sdlgm.model.codes.subset import log_repetitions
-from sdlgm.model.likelihoods import LIKELIHOODS
+from sdlgm.model.likelihoods import ColumnStatistics, Layout, Likelihood, likelihood_of
 from sdlgm.model.modules.base import Batch, Objective, Step, TemperedModule, Watched
 from sdlgm.model.networks.code_layer import MANY_FEATURES, CodeLayer
+from sdlgm.model.networks.inputs import EncoderInputs, with_mean
 from sdlgm.model.networks.layers import mlp
 from sdlgm.model.networks.posteriors import POSTERIORS, EncoderOptions, PosteriorNetwork
 from sdlgm.model.noise import Noise
@@ -50,10 +51,24 @@ class ModelConfig:
     posterior_rank: int | None = None
     """Rank of the coupling of a chain posterior; None for full rank."""
     likelihood: str = "bernoulli"
+    layout: Layout | None = None
+    """The likelihood of each column, where ``likelihood`` does not say it all: columns of several kinds, categories,
+    or missing values."""
     gate_temperature: float = 1.0
     feature_temperature: float = 1.0
     temper_posterior: bool = False
     """Whether all logits of the posterior are divided by the feature temperature."""
+
+    @property
+    def n_levels(self) -> int:
+        """Number of levels of all categorical columns."""
+        return 0 if self.layout is None else sum(self.layout.n_levels)
+
+    @property
+    def widest_row(self) -> int:
+        """Length of the longest vector that encoder or decoder make of a row, hidden layers included."""
+        n_columns = self.n_inputs + self.n_levels
+        return max(n_columns + (0 if self.layout is None else len(self.layout.with_missing)), *self.hidden, 1)
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,9 @@ class SDLGMModule(TemperedModule):
     config: ModelConfig
     posterior: PosteriorNetwork
     prior: SlotPrior | ChainPrior
+    likelihood: Likelihood
+    inputs: EncoderInputs | None
+    """What the encoder sees; None where that is x, centred by the encoder itself."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -97,12 +115,16 @@ class SDLGMModule(TemperedModule):
             chain_prior=config.prior == "chain",
             rank=config.posterior_rank,
         )
-        self.posterior = self.posteriors[config.posterior](n_inputs, n_features, n_slots, options)
-        sizes = [n_features, *reversed(config.hidden), n_inputs]
+        inputs = None if config.layout is None else EncoderInputs(config.layout)
+        n_seen = n_inputs if inputs is None else inputs.n_outputs
+        self.posterior = self.posteriors[config.posterior](n_seen, n_features, n_slots, options)
+        likelihood = likelihood_of(config.likelihood, n_inputs, config.layout)
+        sizes = [n_features, *reversed(config.hidden), likelihood.n_outputs]
         self.decoder = mlp(sizes, config.activation)
         if n_features >= MANY_FEATURES:
             self.decoder[0] = CodeLayer(sizes[0], sizes[1])
-        self.likelihood = LIKELIHOODS[config.likelihood](n_inputs)
+        self.likelihood = likelihood
+        self.inputs = inputs
         self._add_temperatures(config.gate_temperature, config.feature_temperature)
 
     @staticmethod
@@ -133,16 +155,21 @@ class SDLGMModule(TemperedModule):
         return reads.numel() / (2 * n_rows**2) * reads.square().sum() * writes.square().sum() / len(writes)
 
     def settings(self) -> dict[str, object]:
-        return asdict(self.config)
+        layout = self.config.layout
+        settings: dict[str, object] = asdict(self.config)
+        del settings["layout"]
+        return settings if layout is None else {**settings, "layout": layout.as_json()}
 
     @torch.no_grad()
-    def adapt_to(self, data_mean: Float[Tensor, " D"], varies: Bool[Tensor, " D"]) -> None:
+    def adapt_to(self, statistics: ColumnStatistics) -> None:
         """Centre the encoder on the data, start the decoder at their mean, and take note of constant entries."""
-        self.posterior.centre_on(data_mean)
+        if self.inputs is None:
+            self.posterior.centre_on(statistics.mean)
+        else:
+            self.inputs.adapt_to(statistics)
         output = self.decoder[-1]
         assert isinstance(output, nn.Linear)
-        output.bias.copy_(self.likelihood.initial_output(data_mean))
-        self.likelihood.adapt_to(varies)
+        output.bias.copy_(self.likelihood.start(statistics))
 
     def compile_networks(self) -> None:
         """Let torch.compile fuse the layers of encoder and decoder."""
@@ -156,11 +183,12 @@ class SDLGMModule(TemperedModule):
     # Inference and generative process
 
     def inference(self, x: Float[Tensor, "batch D"], shard: Shard = WHOLE_BATCH) -> CodeDistribution:
-        """Return q(z given x)."""
-        posterior = self.posterior(x, shard)
+        """Return q(z given x). Missing entries of x are NaN."""
+        seen = with_mean(x, self.posterior.encoder.location) if self.inputs is None else self.inputs(x)
+        posterior = self.posterior(seen, shard)
         return posterior.with_temperature(self.temperatures.feature) if self.config.temper_posterior else posterior
 
-    def generative(self, codes: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch D"]:
+    def generative(self, codes: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch O"]:
         """Return the parameters of p(x given z), beta = g(z), for inputs of the decoder."""
         return self.decoder(codes)
 
@@ -188,7 +216,7 @@ class SDLGMModule(TemperedModule):
         """Return log p(x) with the decoder's last bias as its output, whatever the code; at first that is the mean."""
         output = self.decoder[-1]
         assert isinstance(output, nn.Linear)
-        return self.likelihood.log_prob(x, output.bias.expand_as(x))
+        return self.likelihood.log_prob(x, output.bias.expand(len(x), -1))
 
     # Training
 
