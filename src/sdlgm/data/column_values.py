@@ -1,11 +1,11 @@
 """Values of one column: what they mean, and what numbers they are."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from sdlgm.data.frames import Level, RawColumn, Texts, number_of
+from sdlgm.data.raw_columns import Level, RawColumn, Texts, number_of
 from sdlgm.data.times import looks_like_times
 from sdlgm.errors import DataError
 
@@ -20,11 +20,12 @@ _LONGEST_SHOWN = 40
 _MOST_UNSEEN = 100
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 
-Learned = tuple[str, str, str, tuple[Level, ...]]
+Kind = Literal["number", "boolean", "category"]
+Learned = tuple[str, Kind, str, tuple[Level, ...]]
 """Name, kind, storage and levels of a column."""
 
 
-def learn(raw: RawColumn, missing: Sequence[str], is_category: bool) -> Learned | None:
+def learn(raw: RawColumn, missing: Sequence[str], *, is_category: bool) -> Learned | None:
     """Return what a column means; None if it has no values.
 
     Parameters
@@ -53,7 +54,7 @@ def learn(raw: RawColumn, missing: Sequence[str], is_category: bool) -> Learned 
         levels = raw.levels if (raw.codes is not None and (raw.codes >= 0).any()) else ()
         return (name, "category", raw.storage, _checked_levels(name, levels)) if levels else None
     if raw.form == "text":
-        return _learn_text(raw, missing, is_category)
+        return _learn_text(raw, missing, is_category=is_category)
     numbers = _numbers(raw)
     known = ~np.isnan(numbers)
     if not known.any():
@@ -61,13 +62,13 @@ def learn(raw: RawColumn, missing: Sequence[str], is_category: bool) -> Learned 
     if np.isinf(numbers).any():
         raise _infinite(name, numbers)
     if not is_category:
-        return name, raw.form, raw.storage, ()
+        return name, "number" if raw.form == "number" else "boolean", raw.storage, ()
     if raw.form == "boolean":
         return name, "category", "categorical", (False, True)
     return name, "category", "categorical", _checked_levels(name, _number_levels(np.unique(numbers[known])))
 
 
-def _learn_text(raw: RawColumn, missing: Sequence[str], is_category: bool) -> Learned | None:
+def _learn_text(raw: RawColumn, missing: Sequence[str], *, is_category: bool) -> Learned | None:
     name, (texts, numbers) = raw.name, _text_and_numbers(raw, missing, always=is_category)
     if numbers is not None and np.isnan(numbers).all():
         return None
@@ -123,8 +124,8 @@ def _too_many_values(name: str, texts: Texts, n_rows: int) -> DataError:
     others = [text for text in first if number_of(text) is None]
     if others and len(others) < len(first) / 2:
         return DataError(
-            f"column {name!r} holds numbers and {others[0][:_LONGEST_SHOWN]!r}; if that stands for a missing value, add "
-            "it to --na-values (na_values); otherwise correct it, or leave the column out (--drop, drop)"
+            f"column {name!r} holds numbers and {others[0][:_LONGEST_SHOWN]!r}; if that stands for a missing value, "
+            "add it to --na-values (na_values); otherwise correct it, or leave the column out (--drop, drop)"
         )
     return DataError(
         f"{found}, such as {first[0][:_LONGEST_SHOWN]!r}: names or free text, not categories; leave it out (--drop, "
@@ -158,10 +159,8 @@ def _numbers(raw: RawColumn) -> np.ndarray:
 
 
 def _infinite(name: str, numbers: np.ndarray) -> DataError:
-    return DataError(
-        f"Input X contains infinity: column {name!r}, row {int(np.argmax(np.isinf(numbers)))}; correct it, or drop such "
-        "rows first"
-    )
+    row = int(np.argmax(np.isinf(numbers)))
+    return DataError(f"Input X contains infinity: column {name!r}, row {row}; correct it, or drop such rows first")
 
 
 def encode(

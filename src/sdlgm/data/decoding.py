@@ -1,6 +1,8 @@
 """Tables of decoded rows, with the types that their columns had."""
 
 from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,8 +10,9 @@ import numpy as np
 from sdlgm._files import printable
 from sdlgm._optional import optional_import
 from sdlgm.data.columns import EXTRA
-from sdlgm.data.frames import Container, Level
-from sdlgm.errors import DataError
+from sdlgm.data.frames import Container
+from sdlgm.data.raw_columns import Level
+from sdlgm.errors import DataError, MissingDependencyError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,11 +39,22 @@ def table_of(matrix: np.ndarray, columns: "Sequence[Column]", container: Contain
     if container == "array":
         return matrix
     if container == "pandas":
-        pandas = optional_import("pandas", "pandas")
+        pandas = _pandas()
         series = {column.name: _pandas_column(column, matrix[:, i]) for i, column in enumerate(columns)}
         return pandas.DataFrame(series, index=pandas.RangeIndex(len(matrix)))
     arrow = optional_import("pyarrow", EXTRA)
-    return arrow.table({printable(column.name): _arrow_column(column, matrix[:, i]) for i, column in enumerate(columns)})
+    return arrow.table(
+        {printable(column.name): _arrow_column(column, matrix[:, i]) for i, column in enumerate(columns)}
+    )
+
+
+def _pandas() -> ModuleType:
+    try:
+        return import_module("pandas")
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            "the model was fitted to a table of pandas, which is not installed; install it with: pip install pandas"
+        ) from error
 
 
 def _codes(column: "Column", values: np.ndarray) -> np.ndarray:
@@ -63,30 +77,25 @@ def _is_whole(values: np.ndarray) -> bool:
 
 
 def _pandas_column(column: "Column", values: np.ndarray) -> "pd.Series":
-    pandas = optional_import("pandas", "pandas")
+    pandas = _pandas()
     missing = np.isnan(values)
     if column.kind == "category":
         codes = _codes(column, values)
         if column.storage == "text":
             return pandas.Series(np.array([*column.levels, None], object)[codes]).infer_objects()
-        return pandas.Series(
-            pandas.Categorical.from_codes(codes, pandas.Index(column.levels), ordered=column.storage == "ordered")
-        )
+        levels = pandas.Index(column.levels)
+        return pandas.Series(pandas.Categorical.from_codes(codes, levels, ordered=column.storage == "ordered"))
+    filled, dtype = values, column.storage.removeprefix("nullable ")
     if column.kind == "boolean":
-        nullable = column.storage != "bool" or bool(missing.any())
-        truth = pandas.array(np.where(missing, False, values >= 0.5), dtype="boolean" if nullable else "bool")
-        if missing.any():
-            truth[missing] = pandas.NA
-        return pandas.Series(truth)
-    if column.storage.endswith("integer") and _is_whole(values):
-        if column.storage == "nullable integer":
-            whole = pandas.array(np.where(missing, 0, values).astype(np.int64), dtype="Int64")
-            whole[missing] = pandas.NA
-            return pandas.Series(whole)
-        return pandas.Series(values) if missing.any() else pandas.Series(values.astype(np.int64))
-    if column.storage.startswith("nullable"):
-        return pandas.Series(pandas.array(values, dtype="Float64"))
-    return pandas.Series(values)
+        filled = np.where(missing, 0, values) >= 0.5
+    elif dtype == "integer" and _is_whole(values):
+        filled = np.where(missing, 0, values).astype(np.int64)
+    if not (column.storage.startswith("nullable") or (missing.any() and column.kind == "boolean")):
+        return pandas.Series(values if missing.any() else filled)
+    nullable = pandas.array(filled, dtype={"b": "boolean", "i": "Int64", "f": "Float64"}[filled.dtype.kind])
+    if missing.any():
+        nullable[missing] = pandas.NA
+    return pandas.Series(nullable)
 
 
 def _arrow_column(column: "Column", values: np.ndarray) -> "pa.Array":

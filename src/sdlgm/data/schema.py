@@ -4,21 +4,18 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
+from typing import Any, Self, cast, get_args
 
 import numpy as np
 
-from sdlgm.data import column_values, frames
-from sdlgm.data.column_values import MAX_LEVELS
-from sdlgm.data.frames import Container, Level
+from sdlgm.data import column_values, decoding, frames
+from sdlgm.data.column_values import MAX_LEVELS, Kind
+from sdlgm.data.columns import arrow_table
+from sdlgm.data.frames import Container
+from sdlgm.data.raw_columns import Level
 from sdlgm.data.series import WindowPlan
 from sdlgm.data.source import some_names
 from sdlgm.errors import DataError
-
-if TYPE_CHECKING:
-    from sdlgm.data.frames import Frame
-
-Kind = Literal["number", "boolean", "category"]
 
 MISSING_SYMBOLS = (
     *("", "-", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
@@ -175,7 +172,7 @@ class Schema:
         for name in known:
             if name in apart or name in drop or (columns is not None and name not in columns):
                 continue
-            column = column_values.learn(frames.read_column(table, name), missing, name in categorical)
+            column = column_values.learn(frames.read_column(table, name), missing, is_category=name in categorical)
             if column is None:
                 empty.append(name)
             else:
@@ -260,9 +257,7 @@ class Schema:
                 unseen[column.name] = new
         if unseen:
             parts = [f"column {name!r} has {some_names(list(map(str, new)), 3)}" for name, new in unseen.items()]
-            warnings.warn(
-                f"values that were not there at fit are taken as missing: {'; '.join(parts)}", stacklevel=2
-            )
+            warnings.warn(f"values that were not there at fit are taken as missing: {'; '.join(parts)}", stacklevel=2)
         return matrix
 
     def decode(self, matrix: np.ndarray) -> Any:
@@ -280,8 +275,6 @@ class Schema:
             As the table that the schema was learned from.
 
         """
-        from sdlgm.data import decoding
-
         matrix = np.asarray(matrix, np.float64)
         if matrix.ndim != 2 or matrix.shape[1] != self.n_features:
             raise ValueError(f"a matrix of shape {matrix.shape}; it has to have {self.n_features} columns")
@@ -290,7 +283,13 @@ class Schema:
     # Files
 
     def to_document(self) -> dict[str, Any]:
-        """Return the schema as JSON knows it."""
+        """Return the schema as JSON knows it.
+
+        Returns
+        -------
+        dict
+
+        """
         document = asdict(self)
         document["columns"] = [{**asdict(column), "levels": list(column.levels)} for column in self.columns]
         return {name: list(value) if isinstance(value, tuple) else value for name, value in document.items()}
@@ -328,14 +327,12 @@ class Schema:
         )
 
 
-def as_frame(table: Any) -> "tuple[Container, Frame]":
+def as_frame(table: Any) -> tuple[Container, Any]:
     """Return which package a table is of, and the table; an array gets columns ``x0``, ``x1``, ..."""
     container = frames.container_of(table)
     if container is not None:
         return container, table
     if isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind in "biuf":
-        from sdlgm.data.columns import arrow_table
-
         return "array", arrow_table(table, [f"x{i}" for i in range(table.shape[1])])
     raise DataError(
         f"a {type(table).__name__} is no table with named columns; give a pandas DataFrame whose columns have texts as "

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,9 +12,9 @@ from sdlgm.data.checks import check_column_names, check_has_rows
 from sdlgm.data.columns import EXTRA, arrow_errors, check_flat, is_text
 from sdlgm.data.formats import COLUMN_FORMATS, existing_file, kind_of
 from sdlgm.data.formats.delimited import Layout
-from sdlgm.data.frames import KEPT_AS_TEXT
 from sdlgm.data.loading import is_path
 from sdlgm.data.parquet_memory import REMEDY, GroupMemory, group_memory, open_parquet
+from sdlgm.data.raw_columns import KEPT_AS_TEXT
 from sdlgm.data.source import some_names
 from sdlgm.errors import DataError
 
@@ -114,8 +114,7 @@ class CsvTable:
     def _with_points(self, table: "pa.Table") -> "pa.Table":
         if self._layout.separator != ";":
             return table
-        from pyarrow import compute
-
+        compute: Any = optional_import("pyarrow.compute", EXTRA)
         columns = [compute.replace_substring_regex(column, _DECIMAL_COMMA, r"\1.\2") for column in table.columns]
         return table.from_arrays(columns, names=table.column_names)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sdlgm.data.frames import NOT_A_TIME, RawColumn, Texts
+from sdlgm.data.raw_columns import NOT_A_TIME, RawColumn, Texts
 from sdlgm.errors import DataError
 
 # Year, month and day, then hours, minutes and seconds; any sign that is no digit may stand between them.

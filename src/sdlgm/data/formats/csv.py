@@ -114,5 +114,10 @@ class CsvFile(RowSource):
 
 def write_csv(path: Path, X: np.ndarray, names: list[str]) -> None:
     """Write a matrix as a CSV file with a header."""
+    write_arrow_csv(path, arrow_table(X, names))
+
+
+def write_arrow_csv(path: Path, table: "pa.Table") -> None:
+    """Write a table as a CSV file with a header. Missing values are empty."""
     with arrow_file(path, "wb") as file:
-        optional_import("pyarrow.csv", EXTRA).write_csv(arrow_table(X, names), file)
+        optional_import("pyarrow.csv", EXTRA).write_csv(table, file)

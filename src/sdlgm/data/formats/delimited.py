@@ -103,9 +103,10 @@ def separator_of(path: Path, start: str) -> str:
         if len(widths) == 1 and min(widths) > 1:
             found.append(separator)
     if len(found) > 1:
+        possible = " or by ".join(_SEPARATORS[separator] for separator in found)
         raise DataError(
-            f"{path}: may be separated by {' or by '.join(_SEPARATORS[separator] for separator in found)}; put texts in "
-            "quotes, write numbers with decimal points, or save the file with tabs as .tsv"
+            f"{path}: may be separated by {possible}; put texts in quotes, write numbers with decimal points, or save "
+            "the file with tabs as .tsv"
         )
     return found[0] if found else ","
 

@@ -49,9 +49,9 @@ class EncodedRows:
         size : int
             Rows at a time.
 
-        Yields
-        ------
-        EncodedRows
+        Returns
+        -------
+        iterator of EncodedRows
 
         """
         for start in range(0, len(self), size):
@@ -176,9 +176,9 @@ class Windows:
         size : int
             Windows at a time.
 
-        Yields
-        ------
-        EncodedRows
+        Returns
+        -------
+        iterator of EncodedRows
 
         """
         for start in range(0, len(self), size):
@@ -344,7 +344,9 @@ def _series_of(table: Any, name: str, missing: Sequence[str]) -> tuple[np.ndarra
         codes = np.where(np.isnan(raw.numbers), -1, inverse)
         labels = [int(value) if value == np.floor(value) else value for value in values[~np.isnan(values)].tolist()]
     else:
-        raise DataError(f"the column {name!r} (group) holds {raw.described or 'dates'}; give numbers, text or categories")
+        raise DataError(
+            f"the column {name!r} (group) holds {raw.described or 'dates'}; give numbers, text or categories"
+        )
     if (codes < 0).any():
         raise DataError(f"the column {name!r} (group) has no value in row {int(np.argmax(codes < 0))}; drop such rows")
     present, firsts, inverse = np.unique(codes, return_index=True, return_inverse=True)
