@@ -86,6 +86,8 @@ def _learn_text(raw: RawColumn, missing: Sequence[str], *, is_category: bool) ->
     if numbers is not None and all(_is_decimal(text) for text in present):
         levels = _number_levels(np.unique(numbers[~np.isnan(numbers)]))
         return name, "category", "categorical", _checked_levels(name, levels)
+    if not is_category and looks_like_times(present):
+        raise _looks_like_times(name)
     if not is_category and {text.strip().lower() for text in present} <= set(_BOOLEANS):
         return name, "boolean", "bool", ()
     if len(present) > MAX_LEVELS or not is_category:
@@ -115,11 +117,8 @@ def _check_cardinality(name: str, texts: Texts, present: list[str]) -> None:
 def _too_many_values(name: str, texts: Texts, n_rows: int) -> DataError:
     """Return the error for text that describes single rows, with the remedy for what it looks like."""
     found = f"column {name!r} holds text with {len(texts.distinct)} different values in {n_rows} rows"
-    if looks_like_times(texts):
-        return DataError(
-            f"{found}, which look like dates; name it as the time column (--time-column, time_column), or leave it "
-            "out (--drop, drop)"
-        )
+    if looks_like_times(texts.distinct[:MAX_LEVELS]):
+        return _looks_like_times(name)
     first = texts.distinct[:MAX_LEVELS]
     others = [text for text in first if number_of(text) is None]
     if others and len(others) < len(first) / 2:
@@ -130,6 +129,13 @@ def _too_many_values(name: str, texts: Texts, n_rows: int) -> DataError:
     return DataError(
         f"{found}, such as {first[0][:_LONGEST_SHOWN]!r}: names or free text, not categories; leave it out (--drop, "
         "drop)"
+    )
+
+
+def _looks_like_times(name: str) -> DataError:
+    return DataError(
+        f"column {name!r} holds text that looks like dates; name it as the time column (--time-column, time_column), "
+        "or leave it out (--drop, drop)"
     )
 
 

@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,27 @@ from sdlgm.data.raw_columns import KEPT_AS_TEXT, RawColumn
 from sdlgm.errors import DataError
 
 Container = Literal["pandas", "arrow", "array"]
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayTable:
+    """An array of numbers as a table with the columns ``x0``, ``x1``, ..."""
+
+    X: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of columns."""
+        return self.X.shape[0], self.X.shape[1]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(f"x{i}" for i in range(self.X.shape[1]))
+
+    def read_column(self, name: str) -> RawColumn:
+        """Return a column."""
+        return RawColumn(name, "number", "float", numbers=np.asarray(self.X[:, int(name[1:])], np.float64))
 
 
 def container_of(X: Any) -> Container | None:
@@ -98,6 +120,8 @@ def read_column(table: Any, name: str) -> RawColumn:
     RawColumn
 
     """
+    if isinstance(table, ArrayTable):
+        return table.read_column(name)
     if container_of(table) == "pandas":
         return pandas_columns.read_column(name, table[name])
     metadata = table.schema.field(name).metadata or {}

@@ -10,7 +10,6 @@ import numpy as np
 
 from sdlgm.data import column_values, decoding, frames
 from sdlgm.data.column_values import MAX_LEVELS, Kind
-from sdlgm.data.columns import arrow_table
 from sdlgm.data.frames import Container
 from sdlgm.data.raw_columns import Level
 from sdlgm.data.series import WindowPlan
@@ -24,6 +23,8 @@ MISSING_SYMBOLS = (
 """Texts that stand for a missing value: those of pandas, and a dash."""
 MAX_NAME = 10_000
 """Characters of a name or a level."""
+# Columns with problems that one message names.
+_MOST_PROBLEMS = 5
 STORAGES: dict[str, tuple[str, ...]] = {
     "number": ("float", "integer", "nullable float", "nullable integer"),
     "boolean": ("bool", "nullable bool"),
@@ -169,14 +170,22 @@ class Schema:
         missing = (*MISSING_SYMBOLS, *na_values)
         found: list[Column] = []
         empty: list[str] = []
+        problems: list[str] = []
         for name in known:
             if name in apart or name in drop or (columns is not None and name not in columns):
                 continue
-            column = column_values.learn(frames.read_column(table, name), missing, is_category=name in categorical)
+            try:
+                column = column_values.learn(frames.read_column(table, name), missing, is_category=name in categorical)
+            except DataError as error:
+                problems.append(str(error))
+                continue
             if column is None:
                 empty.append(name)
             else:
                 found.append(Column(*column))
+        if problems:
+            more = f". {len(problems) - _MOST_PROBLEMS} more columns" if len(problems) > _MOST_PROBLEMS else ""
+            raise DataError(". ".join(problems[:_MOST_PROBLEMS]) + more)
         if empty:
             warnings.warn(f"these columns have no values and are left out: {some_names(empty)}", stacklevel=2)
         if not found:
@@ -329,11 +338,11 @@ class Schema:
 
 def as_frame(table: Any) -> tuple[Container, Any]:
     """Return which package a table is of, and the table; an array gets columns ``x0``, ``x1``, ..."""
-    container = frames.container_of(table)
+    container = "array" if isinstance(table, frames.ArrayTable) else frames.container_of(table)
     if container is not None:
         return container, table
     if isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind in "biuf":
-        return "array", arrow_table(table, [f"x{i}" for i in range(table.shape[1])])
+        return "array", frames.ArrayTable(table)
     raise DataError(
         f"a {type(table).__name__} is no table with named columns; give a pandas DataFrame whose columns have texts as "
         "names, a pyarrow table, or an array of numbers"

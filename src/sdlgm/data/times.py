@@ -1,7 +1,7 @@
 """Columns of time: dates as text or of a date type, and numbers."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,9 +74,9 @@ def read_times(column: RawColumn, missing: Collection[str]) -> Times:
 _REMEDY = "write times as 2019-11-23 12:27:34, as dates of pandas or parquet, or as numbers"
 
 
-def looks_like_times(texts: Texts) -> bool:
-    """Return whether the first of the texts are dates."""
-    first = texts.distinct[:20]
+def looks_like_times(texts: Sequence[str]) -> bool:
+    """Return whether the first of some texts are dates."""
+    first = texts[:20]
     return len(first) > 0 and all(len(text) <= _LONGEST and _DATE.fullmatch(text) for text in first)
 
 
