@@ -12,8 +12,12 @@ from typer.testing import CliRunner
 
 import sdlgm
 from sdlgm.cli import app
+from sdlgm.estimators import _tables
 
 ROOT = Path(__file__).parents[1]
+needs_mixed_columns = pytest.mark.skipif(
+    hasattr(_tables, "_check_supported"), reason="the likelihoods of this version have neither categories nor NaN"
+)
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -39,6 +43,19 @@ def test__python__in_the_readme__runs(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert re.search(r"\bEvaluation\(", printed)
     assert "LabelEvaluation(" in printed
+
+
+@pytest.mark.filterwarnings("default")  # the commands show them
+@pytest.mark.parametrize("page", ["docs/series.md", pytest.param("docs/tables.md", marks=needs_mixed_columns)])
+def test__python_and_commands__on_a_page__run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for code in blocks(page, "python"):
+        exec(compile(code, page, "exec"), names)
+    for line in "".join(blocks(page, "bash")).strip().splitlines():
+        result = CliRunner().invoke(app, shlex.split(line)[1:])
+        assert result.exit_code == 0, f"{line}: {result.output}"
+    assert (tmp_path / "decoded.csv").exists()
 
 
 def test__make_targets__in_the_readme__exist():

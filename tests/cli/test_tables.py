@@ -11,7 +11,9 @@ import pytest
 
 from commands import FAST, run, text
 from sdlgm import load
+from sdlgm.cli import _tables
 from sdlgm.data import read_codes, write_codes
+from sdlgm.data.series import LONGEST_WINDOW, MAX_GAP
 
 pytestmark = pytest.mark.filterwarnings("default")  # the commands show them
 
@@ -117,6 +119,10 @@ def test__fit__impossible_options__are_refused_with_the_remedy(trace, tmp_path, 
     stderr = run("fit", trace, "--out", tmp_path / "m", *options, *FAST, code=2).stderr
     assert message in text(stderr)
     assert not (tmp_path / "m").exists()
+
+
+def test__options__limits__are_those_of_the_library():
+    assert (_tables.LONGEST_WINDOW, _tables.MAX_GAP) == (LONGEST_WINDOW, MAX_GAP)
 
 
 def test__fit__options_for_a_folder__are_refused(tmp_path):

@@ -10,7 +10,6 @@ import typer
 
 from sdlgm.cli._arguments import split_names
 from sdlgm.cli._commands import Command, set_signature
-from sdlgm.data.series import LONGEST_WINDOW, MAX_GAP
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from sdlgm.data import TableOptions
 
 _PANEL = "Tables and series"
+# Those of sdlgm.data.series, which a command imports only when it runs: help must appear at once.
+LONGEST_WINDOW, MAX_GAP = 100_000, 5.0
 
 
 def _names(text: str) -> Any:

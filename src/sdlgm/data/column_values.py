@@ -92,11 +92,7 @@ def _learn_text(raw: RawColumn, missing: Sequence[str], *, is_category: bool) ->
         return name, "boolean", "bool", ()
     if len(present) > MAX_LEVELS or not is_category:
         _check_cardinality(name, texts, present)
-    if any(len(text) > MAX_LEVEL_LENGTH for text in present):
-        raise DataError(
-            f"column {name!r} holds texts of more than {MAX_LEVEL_LENGTH} characters; leave it out (--drop, drop)"
-        )
-    return name, "category", "text", tuple(present)
+    return name, "category", "text", _checked_levels(name, tuple(present))
 
 
 def _text_and_numbers(raw: RawColumn, missing: Sequence[str], *, always: bool) -> tuple[Texts, np.ndarray | None]:
@@ -143,6 +139,10 @@ def _checked_levels(name: str, levels: tuple[Level, ...]) -> tuple[Level, ...]:
     if len(levels) > MAX_LEVELS:
         raise DataError(
             f"column {name!r} has {len(levels)} categories, and {MAX_LEVELS} are the most; leave it out (--drop, drop)"
+        )
+    if any(isinstance(level, str) and len(level) > MAX_LEVEL_LENGTH for level in levels):
+        raise DataError(
+            f"column {name!r} holds texts of more than {MAX_LEVEL_LENGTH} characters; leave it out (--drop, drop)"
         )
     return levels
 

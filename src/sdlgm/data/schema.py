@@ -167,32 +167,16 @@ class Schema:
         if frames.n_rows_of(table) == 0:
             raise DataError("the table has no rows")
         apart = {time_column, group}
-        missing = (*MISSING_SYMBOLS, *na_values)
-        found: list[Column] = []
-        empty: list[str] = []
-        problems: list[str] = []
-        for name in known:
-            if name in apart or name in drop or (columns is not None and name not in columns):
-                continue
-            try:
-                column = column_values.learn(frames.read_column(table, name), missing, is_category=name in categorical)
-            except DataError as error:
-                problems.append(str(error))
-                continue
-            if column is None:
-                empty.append(name)
-            else:
-                found.append(Column(*column))
-        if problems:
-            more = f". {len(problems) - _MOST_PROBLEMS} more columns" if len(problems) > _MOST_PROBLEMS else ""
-            raise DataError(". ".join(problems[:_MOST_PROBLEMS]) + more)
-        if empty:
-            warnings.warn(f"these columns have no values and are left out: {some_names(empty)}", stacklevel=2)
-        if not found:
-            raise DataError("no column of features is left; name fewer columns to leave out")
+        chosen = [
+            name for name in known if name not in apart and name not in drop and (columns is None or name in columns)
+        ]
+        found = _learn(table, chosen, categorical, (*MISSING_SYMBOLS, *na_values))
         features = {column.name for column in found}
         ignored = tuple(name for name in known if name not in features and name not in apart)
-        return cls(tuple(found), container, ignored, time_column, group, tuple(map(str, na_values)))
+        try:
+            return cls(tuple(found), container, ignored, time_column, group, tuple(map(str, na_values)))
+        except ValueError as error:
+            raise DataError(str(error)) from error
 
     # Features: those of rows, or of windows
 
@@ -334,6 +318,30 @@ class Schema:
             na_values=tuple(map(_text, _list(entries["na_values"]))),
             window=window,
         )
+
+
+def _learn(table: Any, names: Sequence[str], categorical: Sequence[str], missing: Sequence[str]) -> list[Column]:
+    """Return what columns of a table mean; those without values are left out."""
+    found: list[Column] = []
+    empty: list[str] = []
+    problems: list[str] = []
+    for name in names:
+        try:
+            column = column_values.learn(frames.read_column(table, name), missing, is_category=name in categorical)
+            if column is None:
+                empty.append(name)
+            else:
+                found.append(Column(*column))
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        more = f". {len(problems) - _MOST_PROBLEMS} more columns" if len(problems) > _MOST_PROBLEMS else ""
+        raise DataError(". ".join(problems[:_MOST_PROBLEMS]) + more)
+    if empty:
+        warnings.warn(f"these columns have no values and are left out: {some_names(empty)}", stacklevel=3)
+    if not found:
+        raise DataError("no column of features is left; name fewer columns to leave out")
+    return found
 
 
 def as_frame(table: Any) -> tuple[Container, Any]:

@@ -148,6 +148,12 @@ def test__csv__many_columns__are_refused_before_they_take_memory(tmp_path, monke
         load_data(str(tmp_path / "data.csv"))
 
 
+def test__csv__line_that_one_separator_does_not_divide__is_read(tmp_path):
+    n = 15_000  # a line of more than 131,072 characters is more than Python's reader takes as one field
+    (tmp_path / "data.csv").write_text(",".join(f"column {i}" for i in range(n)) + "\n" + ",".join(["1"] * n) + "\n")
+    assert load_data(str(tmp_path / "data.csv")).X.shape == (1, n)
+
+
 def test__csv__line_of_more_than_a_megabyte__is_refused(tmp_path):
     (tmp_path / "data.csv").write_text("1," * 2**20 + "1\n")
     with pytest.raises(DataError, match=r"data\.csv: its first line is longer than a megabyte"):

@@ -99,7 +99,10 @@ def separator_of(path: Path, start: str) -> str:
         return "\t"
     found = []
     for separator in _SEPARATORS:
-        widths = {len(record) for record in _records(start, separator, _SNIFFED_RECORDS)}
+        try:
+            widths = {len(record) for record in _records(start, separator, _SNIFFED_RECORDS)}
+        except csv.Error:  # such as a long line that this separator does not divide
+            continue
         if len(widths) == 1 and min(widths) > 1:
             found.append(separator)
     if len(found) > 1:
