@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -103,7 +104,8 @@ def _parquet_table(path: Path) -> None:
 
 def _codes_of_series(path: Path) -> None:
     made = windows(pa.table({"t": [1, 2, 3, 4], "g": list("uuvv"), "x": [1, 2, 3, 4]}), length=2, group="g")
-    np.savez(path, **origin_arrays(made.origins))
+    arrays: dict[str, Any] = origin_arrays(made.origins)
+    np.savez(path, **arrays)
 
 
 def _resume(path: Path) -> None:

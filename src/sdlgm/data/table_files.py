@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Memory of a value: its number in the matrix of all columns, and in a copy of that.
 _VALUE_BYTES = 16
+# Memory of a value of the column that is being converted: trimmed text, its numbers, and what is missing.
+_CONVERTED_BYTES = 64
 # A number with a decimal comma, in files whose fields are separated by semicolons.
 _DECIMAL_COMMA = r"^(\s*[+-]?\d+),(\d+(?:[eE][+-]?\d+)?\s*)$"
 _REMEDY = "leave out columns, or cut it into smaller files"
@@ -129,7 +131,7 @@ class CsvTable:
         pa = optional_import("pyarrow", EXTRA)
         parts, n_bytes, file_bytes = [], 0, self.path.stat().st_size
         for part in self.batches():
-            n_bytes += part.nbytes + _VALUE_BYTES * part.num_rows * part.num_columns
+            n_bytes += part.nbytes + part.num_rows * (_VALUE_BYTES * part.num_columns + _CONVERTED_BYTES)
             check_memory(self.path, n_bytes, file_bytes, _REMEDY)
             parts.append(part)
         return pa.concat_tables(parts)
@@ -181,7 +183,7 @@ class ParquetTable:
         with open_parquet(self.path, buffer_size=1 << 16, pre_buffer=False, read_dictionary=self._texts) as file:
             for group in self._groups(file):
                 n_rows = min(size, group.n_rows)
-                needed = group.batch(n_rows) + _VALUE_BYTES * n_rows * len(self.column_names)
+                needed = group.batch(n_rows) + n_rows * (_VALUE_BYTES * len(self.column_names) + _CONVERTED_BYTES)
                 self._check_memory(needed, "write smaller pages or row groups")
             for batch in file.iter_batches(size, columns=self.column_names):
                 yield self._marked(pa.Table.from_batches([batch]))
@@ -198,7 +200,7 @@ class ParquetTable:
         check_has_rows(self.path, self.n_rows)
         with open_parquet(self.path, read_dictionary=self._texts) as file:
             groups = self._groups(file)
-            needed = _VALUE_BYTES * self.n_rows * len(self.column_names)
+            needed = self.n_rows * (_VALUE_BYTES * len(self.column_names) + _CONVERTED_BYTES)
             needed += sum(group.values for group in groups) + 2 * max(group.whole for group in groups)
             self._check_memory(needed, REMEDY)
             parts = [file.read_row_group(number, columns=self.column_names) for number in range(len(groups))]
