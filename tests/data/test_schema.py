@@ -369,7 +369,7 @@ def frames(draw) -> pd.DataFrame:
 
 @pytest.mark.filterwarnings("ignore:these columns have no values")
 @given(frames())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test__schema__of_any_table__decodes_what_it_encodes(table):
     schema = Schema.of(table)
     matrix = schema.encode(table)

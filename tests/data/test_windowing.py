@@ -46,7 +46,7 @@ def plain_windows(times, groups, length, stride, max_gap) -> list[list[int]]:
     st.integers(1, 5),
     st.sampled_from([None, 1.0, 2.0, 5.0]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test__windows__of_any_series__are_those_of_the_plain_implementation(rows, length, stride, max_gap):
     times, groups = [time for time, _ in rows], [group for _, group in rows]
     values = np.arange(len(rows), dtype=float)
