@@ -21,7 +21,17 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 from robustness.memory import Measured, measure_readers
-from sdlgm.data import load_data, open_batches, open_rows, read_codes, read_counted, read_labelled
+from sdlgm.data import (
+    TableOptions,
+    load_data,
+    open_batches,
+    open_rows,
+    read_codes,
+    read_counted,
+    read_for_fit,
+    read_labelled,
+    read_origins,
+)
 from sdlgm.data.code_folder import MANIFEST
 from sdlgm.errors import SDLGMError
 
@@ -84,6 +94,8 @@ READERS: dict[str, Callable[[Path], object]] = {
     "read_labelled": lambda path: read_labelled(path, ["label"]),
     "read_mulan": read_labelled,
     "load": _load_model,
+    "read_for_fit": lambda path: read_for_fit(str(path), TableOptions()),
+    "read_origins": lambda path: read_origins(path, 4, 3),
     "encode": _encode("codes.npz"),
     "encode_folder": _encode("codes"),
 }
@@ -430,6 +442,25 @@ def _long_line(path: Path) -> None:
     _wide_csv(path, 2_000_000)
 
 
+def _gzipped_csv(start: str, pattern: str, n_bytes: int) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(_gzip(start.encode(), pattern.encode(), n_bytes))
+
+
+def _csv_of_texts(path: Path, n: int = 3_000_000) -> None:
+    """Write a column in which every text is another one."""
+    path.write_bytes(gzip.compress("".join(["id,a\n", *(f"t{i:x},1\n" for i in range(n))]).encode(), 1))
+
+
+def _parquet_of_texts(path: Path) -> None:
+    """Write one long text many times, with missing values between."""
+    texts = pa.DictionaryArray.from_arrays(pa.array(np.zeros(2**20, np.int32)), pa.array(["x" * 2**16]))
+    _write_columns(path, {"a": texts, "b": pa.array(np.zeros(2**20))})
+
+
+def _many_series(path: Path) -> None:
+    _write_npz(path, series_starts=Zeros((2**27,), "<i8"), series_n_rows=Zeros((1,), "<i8"))
+
+
 def _many_tensors(path: Path) -> None:
     """Write a header of tensors without values."""
     entries = ",".join(f'"{i}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' for i in range(1_000_000))
@@ -478,6 +509,16 @@ BOMBS: dict[str, Bomb] = {
     "csv_columns": Bomb("load_data", "data.csv", _wide_csv),
     "csv_columns_encode": Bomb("encode", "data.csv", _wide_csv),
     "csv_line": Bomb("load_data", "data.csv", _long_line),
+    "csv_gzipped": Bomb("load_data", "data.csv.gz", _gzipped_csv("a,b\n", "1,2\n", 2**30)),
+    "csv_gzipped_table": Bomb("read_for_fit", "data.csv.gz", _gzipped_csv("a,b\n", "1,2\n", 2**30)),
+    "csv_gzipped_line": Bomb("read_for_fit", "data.csv.gz", _gzipped_csv("a,b\n1,2\n", "1111", 2**30)),
+    "csv_gzipped_names": Bomb("read_for_fit", "data.csv.gz", _gzipped_csv("a", ",,,,", 2**30)),
+    "csv_texts": Bomb("read_for_fit", "data.csv.gz", _csv_of_texts),
+    "csv_columns_table": Bomb("read_for_fit", "data.csv", _wide_csv),
+    "parquet_rows_table": Bomb("read_for_fit", "data.parquet", _many_groups),
+    "parquet_texts_table": Bomb("read_for_fit", "data.parquet", _parquet_of_texts),
+    "parquet_page_table": Bomb("read_for_fit", "data.parquet", _lying_page),
+    "codes_series": Bomb("read_origins", "codes.npz", _many_series),
     "model_tensors": Bomb("load", "model.sdlgm", _many_tensors),
 }
 """Hostile files by name."""
@@ -514,5 +555,7 @@ HONEST: dict[str, Bomb] = {
     "codes_part": Bomb("read_codes", "codes", lambda path: _coded_folder(path, 3)),
     "arff_sparse": Bomb("table", "data.arff", lambda path: _sparse_arff(path, 3_000)),
     "csv_columns": Bomb("open_batches", "data.csv", lambda path: _wide_csv(path, 10_000)),
+    "csv_table": Bomb("read_for_fit", "data.csv.gz", _gzipped_csv("a,b\n", "1,2\n", 2**24)),
+    "parquet_table": Bomb("read_for_fit", "data.parquet", lambda path: _many_groups(path, 6)),
 }
 """Files that are read, with 50 to 300 MB of memory, though they are small."""

@@ -9,9 +9,11 @@ import functools
 import gzip
 import json
 import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,19 @@ import scipy.sparse as sp
 from robustness.bombs import read_batches, read_rows
 from robustness.model_targets import MODEL_TARGETS
 from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter, SDLGMError, load
-from sdlgm.data import CodedParts, load_data, open_rows, read_codes, read_counted, read_labelled
+from sdlgm.data import (
+    CodedParts,
+    TableOptions,
+    load_data,
+    open_rows,
+    origin_arrays,
+    read_codes,
+    read_counted,
+    read_for_fit,
+    read_labelled,
+    read_origins,
+    windows,
+)
 from sdlgm.data.code_folder import MANIFEST
 from sdlgm.errors import DataError
 
@@ -72,6 +86,26 @@ def _checkpoint(path: Path) -> None:
     folder = path.parent / "checkpoint"
     SDLGM(n_components=4, max_active=2, **SMALL, checkpoint_dir=folder).fit(X)
     (folder / "checkpoint.safetensors").rename(path)
+
+
+TABLE = "t,k,b,x\n2020-01-01,u,true,1\n2020-01-02,v,-,2.5\n2020-01-03,u,false,-\n"
+
+
+def _read_table(path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read_for_fit(str(path), TableOptions(time_column="t", window=2))
+
+
+def _parquet_table(path: Path) -> None:
+    columns = {"t": [1, 2, 3], "k": ["u", None, "v"], "b": [True, None, False], "x": [1.5, None, 2]}
+    pq.write_table(pa.table(columns), path)
+
+
+def _codes_of_series(path: Path) -> None:
+    made = windows(pa.table({"t": [1, 2, 3, 4], "g": list("uuvv"), "x": [1, 2, 3, 4]}), length=2, group="g")
+    arrays: dict[str, Any] = origin_arrays(made.origins)
+    np.savez(path, **arrays)
 
 
 def _resume(path: Path) -> None:
@@ -210,6 +244,13 @@ TARGETS = {
     "npz_sparse": Target(".npz", lambda path: sp.save_npz(path, sp.csr_matrix(X)), read_batches),
     "csv_batches": Target(".csv", _text("a,b\n1,2\n3,4.5\n"), read_batches),
     "csv": Target(".csv", _text("a,b,wet\n1,2,0\n3,4,1\n"), lambda path: read_labelled(path, ["wet"])),
+    "csv_gzipped": Target(
+        ".csv.gz", _gzipped(b"a,k\n1,u\n2.5,v\n"), lambda path: load_data(str(path), label_column="k")
+    ),
+    "csv_table": Target(".csv", _text(TABLE), _read_table),
+    "csv_table_gzipped": Target(".csv.gz", _gzipped(TABLE.encode()), _read_table),
+    "parquet_table": Target(".parquet", _parquet_table, _read_table),
+    "codes_series": Target(".npz", _codes_of_series, lambda path: read_origins(path, 2, 1)),
     "idx": Target("-idx2-ubyte", _idx, lambda path: load_data(str(path))),
     "arff": Target(".arff", _text(f"{ARFF}{DENSE}"), _arff),
     "arff_sparse": Target(".arff", _text(f"{ARFF}{SPARSE}"), _arff),

@@ -50,6 +50,19 @@ def test__python__on_a_page__runs_from_top_to_bottom(page, capsys):
     assert "filled" in names or "student_t" in names["model"].likelihoods_  # pyright: ignore
 
 
+@pytest.mark.filterwarnings("default")  # the commands show them
+@pytest.mark.parametrize("page", ["docs/series.md", "docs/tables.md"])
+def test__python_and_commands__on_a_page__run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for code in blocks(page, "python"):
+        exec(compile(code, page, "exec"), names)
+    for line in "".join(blocks(page, "bash")).strip().splitlines():
+        result = CliRunner().invoke(app, shlex.split(line)[1:])
+        assert result.exit_code == 0, f"{line}: {result.output}"
+    assert (tmp_path / "decoded.csv").exists()
+
+
 def test__make_targets__in_the_readme__exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)

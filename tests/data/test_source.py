@@ -123,7 +123,7 @@ def test__npz__nan_and_wrong_shapes__are_refused_by_every_entry(tmp_path, name):
         ("a,b\n1,inf\n2,3\n", "NaN or infinity, in row 0, column 1"),
         ("a,b\n", "has no rows"),
         ("a,a\n1,2\n", "more than one column is called 'a'"),
-        ("a;b\n1;2\n", "semicolons"),
+        ("a;b\n1;2;3\n", "semicolons"),
     ],
 )
 def test__csv__bad_columns__are_refused_by_every_entry(tmp_path, name, text, message):

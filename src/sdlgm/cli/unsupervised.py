@@ -16,10 +16,12 @@ from sdlgm.cli._errors import handle_errors
 from sdlgm.cli._models import load_model
 from sdlgm.cli._options import with_settings
 from sdlgm.cli._output import print_line, print_table, rows_bar
+from sdlgm.cli._tables import check_source, with_table_options, write_decoded
 from sdlgm.errors import DataError
 
 if TYPE_CHECKING:
-    from sdlgm import SDLGM, Evaluation
+    from sdlgm import Evaluation
+    from sdlgm.data import TableOptions
 
 app = typer.Typer()
 
@@ -34,10 +36,12 @@ class Engine(StrEnum):
 @app.command()
 @handle_errors
 @with_settings("SDLGM")
+@with_table_options
 def fit(
     data: Data,
     model: ModelOut,
     settings: dict[str, Any],
+    options: "TableOptions",
     label_column: LabelColumn = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="Read the rows of a file as they are needed, as those of a folder are.")
@@ -48,9 +52,11 @@ def fit(
     $ sdlgm fit measurements.parquet --out model.sdlgm --n-components 64 --max-active 8
 
     $ sdlgm fit folder_of_parquet_files/ --out model.sdlgm
+
+    $ sdlgm fit trace.csv.gz --out model.sdlgm --time-column Timestamp --window 16 --drop CellID
     """
     from sdlgm import SDLGM
-    from sdlgm.data import check_writable, load_data, open_rows
+    from sdlgm.data import TableOptions, check_writable, open_rows, read_for_fit
 
     check_writable(model, inputs=[data])
     estimator = SDLGM(**settings)
@@ -58,9 +64,14 @@ def fit(
         rows = open_rows(data, label_column=label_column)
         if rows is None:
             raise DataError(f"{data}: --stream needs a .parquet or .npy file, or a folder of them")
+        if options != TableOptions():
+            raise DataError(
+                f"{data}: rows of folders and --stream are numbers that are all features, so that there are no options "
+                "for their columns; join the files into one"
+            )
         estimator.fit(rows)
     else:
-        estimator.fit(load_data(data, label_column=label_column).table)
+        estimator.fit(read_for_fit(data, options, label_column))
     estimator.save(model)
     print_line(f"model: {model} ({_likelihood(estimator)})")
 
@@ -89,6 +100,9 @@ def encode(
         int | None, typer.Option(help="Keep only the first features of each code (ordered posterior).", min=0)
     ] = None,
     label_column: LabelColumn = None,
+    stride: Annotated[
+        int | None, typer.Option(help="Rows from a window to the next; none for that of the fit.", min=1)
+    ] = None,
     engine: Annotated[
         Engine, typer.Option(help="Encode a folder in this process, or on a Ray cluster.")
     ] = Engine.LOCAL,
@@ -104,7 +118,7 @@ def encode(
     $ sdlgm encode model.sdlgm measurements/ --out codes/
     """
     from sdlgm import SDLGM
-    from sdlgm.data import CODES, CodesWriter, check_writable, open_batches
+    from sdlgm.data import CODES, CodesWriter, check_writable, open_for_model, origin_arrays
 
     if codes.suffix not in (*CODES, "") and not codes.is_dir():  # a folder that exists is continued
         raise DataError(f"{codes}: codes are written to a .npz file, or to a folder, whose name has no ending")
@@ -116,11 +130,12 @@ def encode(
     if engine is Engine.RAY:
         raise typer.BadParameter("--engine ray writes to a folder; give --out a name without an ending.")
     check_writable(codes, CODES, inputs=[model, data])
-    writer = CodesWriter(codes)
+    check_source(data)
     estimator = load_model(model, SDLGM)
-    rows = open_batches(data, label_column=label_column)
+    rows = open_for_model(data, estimator, label_column, stride)
+    writer = CodesWriter(codes, None if rows.windows is None else origin_arrays(rows.windows.origins))
     with writer, rows_bar(rows.n_rows) as advance:
-        for matrix in estimator.transform_batches(rows, n_candidates=n_candidates, rate=rate, budget=budget):
+        for matrix in estimator.transform_batches(rows.batches, n_candidates=n_candidates, rate=rate, budget=budget):
             writer.append(matrix)
             advance(matrix.shape[0])
     n_active = f"{writer.n_active_total / writer.n_rows:.2f} active slots on average, {writer.n_active_max} at most"
@@ -159,18 +174,17 @@ def decode(
     codes: Annotated[Path, typer.Argument(help="Codes written by 'sdlgm encode'.", show_default=False)],
     data: TableOut,
 ) -> None:
-    """Decode codes into data.
+    """Decode codes into data, with the columns and categories of the data. Windows become series again.
 
     $ sdlgm decode model.sdlgm codes.npz --out decoded.csv
     """
     from sdlgm import SDLGM
-    from sdlgm.data import TABLES, check_writable, read_codes, write_table
+    from sdlgm.data import TABLES, check_writable, read_codes
 
     check_writable(data, TABLES, inputs=[model, codes])
     estimator = load_model(model, SDLGM)
-    decoded = estimator.inverse_transform(read_codes(codes))
-    write_table(data, decoded, _column_names(estimator))
-    print_line(f"data: {data} ({decoded.shape[0]} rows, {decoded.shape[1]} columns)")
+    decoded = estimator.inverse_transform(read_codes(codes), encoded=True)
+    print_line(f"data: {data} ({write_decoded(data, estimator, decoded, codes)})")
 
 
 @app.command()
@@ -187,12 +201,14 @@ def evaluate(
     $ sdlgm evaluate model.sdlgm mnist:test --json
     """
     from sdlgm import SDLGM
-    from sdlgm.data import load_data, open_rows
+    from sdlgm.data import open_rows, read_for_model
 
     rows = open_rows(data, label_column=label_column) if Path(data).is_dir() else None
+    check_source(data)
+    estimator = load_model(model, SDLGM)
     if rows is None:
-        rows = load_data(data, label_column=label_column).table
-    evaluation = load_model(model, SDLGM).evaluate(rows, random_state=seed)
+        rows = read_for_model(data, estimator, label_column)
+    evaluation = estimator.evaluate(rows, random_state=seed)
     if as_json:
         typer.echo(json.dumps(asdict(evaluation) | {"discrete_bits": evaluation.discrete_bits}, allow_nan=False))
     else:
@@ -212,12 +228,12 @@ def sample(
     $ sdlgm sample model.sdlgm -n 100 --out new.npy
     """
     from sdlgm import SDLGM
-    from sdlgm.data import TABLES, check_writable, write_table
+    from sdlgm.data import TABLES, check_writable
 
     check_writable(data, TABLES)
     estimator = load_model(model, SDLGM)
-    write_table(data, estimator.sample(n, random_state=seed), _column_names(estimator))
-    print_line(f"data: {data} ({n} rows)")
+    drawn = estimator.sample(n, random_state=seed, encoded=True)
+    print_line(f"data: {data} ({write_decoded(data, estimator, drawn)})")
 
 
 @app.command()
@@ -235,11 +251,13 @@ def report(
     """
     check_report_dependencies()
     from sdlgm import SDLGM
-    from sdlgm.data import check_writable, load_data
+    from sdlgm.data import check_writable, load_for_model
     from sdlgm.report import write_report
 
     check_writable(page, inputs=[model, data])
-    write_report(load_model(model, SDLGM), load_data(data, label_column=label_column), page, random_state=seed)
+    check_source(data)
+    estimator = load_model(model, SDLGM)
+    write_report(estimator, load_for_model(data, estimator, label_column), page, random_state=seed)
     print_line(f"report: {page}")
 
 
@@ -263,7 +281,3 @@ def print_evaluation(evaluation: "Evaluation", name: str) -> None:
         "reconstruction error": f"{evaluation.reconstruction_error:.4g}",
     }
     print_table(rows, f"{evaluation.n_rows} rows of {name}")
-
-
-def _column_names(estimator: "SDLGM") -> tuple[str, ...] | None:
-    return tuple(getattr(estimator, "feature_names_in_", ())) or None

@@ -7,11 +7,15 @@ from sdlgm.data.dataset import CountDataset, Dataset, MultiLabelDataset
 from sdlgm.data.digit_pictures import digit_columns, scattered_digits
 from sdlgm.data.formats import kind_of
 from sdlgm.data.formats.idx import read_idx
-from sdlgm.data.loading import load_data
+from sdlgm.data.loading import check_exists, load_data
 from sdlgm.data.named import DATASETS, fetch, find_file
+from sdlgm.data.origin_files import origin_arrays, read_origins
 from sdlgm.data.rows import RowFiles, SpooledRows, is_stream, open_rows, rows_of
-from sdlgm.data.tables import CODES, TABLES, check_writable, read_table, write_table
+from sdlgm.data.schema import Column, Schema
+from sdlgm.data.table_rows import TableOptions, load_for_model, open_for_model, read_for_fit, read_for_model
+from sdlgm.data.tables import CODES, TABLES, check_writable, read_table, write_columns, write_table
 from sdlgm.data.targets import load_mulan, read_counted, read_labelled
+from sdlgm.data.windowing import EncodedRows, Origins, Windows, encode_table, windows
 
 __all__ = [
     "CODES",
@@ -20,29 +24,45 @@ __all__ = [
     "Batches",
     "CodedParts",
     "CodesWriter",
+    "Column",
     "CountDataset",
     "Dataset",
+    "EncodedRows",
     "MultiLabelDataset",
+    "Origins",
     "RowFiles",
+    "Schema",
     "SpooledRows",
+    "TableOptions",
+    "Windows",
+    "check_exists",
     "check_writable",
     "checksum",
     "digit_columns",
+    "encode_table",
     "fetch",
     "find_file",
     "is_stream",
     "kind_of",
     "load_data",
+    "load_for_model",
     "load_mulan",
     "open_batches",
+    "open_for_model",
     "open_rows",
+    "origin_arrays",
     "read_codes",
     "read_counted",
+    "read_for_fit",
+    "read_for_model",
     "read_idx",
     "read_labelled",
+    "read_origins",
     "read_table",
     "rows_of",
     "scattered_digits",
+    "windows",
     "write_codes",
+    "write_columns",
     "write_table",
 ]

@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -52,6 +53,8 @@ class CodesWriter:
     ----------
     path : str or path-like
         The file.
+    beside : dict of str to ndarray or None, default=None
+        Further arrays for the file, such as those of `origin_arrays`.
 
     Attributes
     ----------
@@ -62,8 +65,9 @@ class CodesWriter:
 
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
+    def __init__(self, path: str | os.PathLike[str], beside: Mapping[str, np.ndarray] | None = None):
         self.path = Path(path)
+        self.beside = dict(beside or {})
         check_writable(self.path, CODES)
         self.n_rows = 0
         self.n_active_total = 0
@@ -118,7 +122,7 @@ class CodesWriter:
     def _assemble(self, temporary: Path) -> None:
         layout = {"format": np.array(b"csr"), "shape": np.array([self.n_rows, self._n_columns])}
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            for name, array in layout.items():
+            for name, array in (layout | self.beside).items():
                 with archive.open(f"{name}.npy", "w") as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
             self._copy(archive, "data", self._values, np.dtype(np.int32), self._n_nonzero)

@@ -7,6 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from sdlgm.data.columns import arrow_table
+from sdlgm.data.schema import Schema
+from sdlgm.data.windowing import EncodedRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,10 +28,14 @@ class Dataset:
     feature_names: tuple[str, ...] | None = None
     image_shape: tuple[int, int] | None = None
     """Height and width, if a row is an image."""
+    schema: Schema | None = None
+    """What the columns mean, if the rows are those of a table as numbers."""
 
     @property
-    def table(self) -> Table:
+    def table(self) -> "Table | EncodedRows":
         """Rows with the names of their columns, if they have names. Pass this to an estimator."""
+        if self.schema is not None:
+            return EncodedRows(self.schema, np.asarray(self.X))
         return self.X if self.feature_names is None else arrow_table(self.X, self.feature_names)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sdlgm.data.dataset import Dataset, MultiLabelDataset
-from sdlgm.data.formats import open_file
+from sdlgm.data.formats import existing_file, kind_of, open_file
 from sdlgm.data.named import DATASETS, load_named
 from sdlgm.data.source import Block, RowSource, WholeSource
 from sdlgm.data.tables import read_source
@@ -38,6 +38,19 @@ class NamedSource(WholeSource):
 def is_path(source: str) -> bool:
     """Return whether a source is a path, and not the name of a data set."""
     return Path(source).is_file() or "." in source or "/" in source
+
+
+def check_exists(source: str) -> None:
+    """Raise if a source is the path of a file that is not there, or of an unknown kind.
+
+    Parameters
+    ----------
+    source : str
+        Path of a file or of a folder, or name of a data set.
+
+    """
+    if is_path(source) and not Path(source).is_dir():
+        kind_of(existing_file(Path(source)))
 
 
 def open_source(source: str, label_column: str | None = None, *, labels: bool = True) -> RowSource:

@@ -47,7 +47,7 @@ class TargetColumns:
         if not self.optional:
             for name in self.names:
                 if name not in known:
-                    raise DataError(f"{where}: has no column {name!r}; its columns are {_some(columns)}")
+                    raise DataError(f"{where}: has no column {name!r}; its columns are {some_names(columns)}")
         excluded = set(found)
         features = tuple(name for name in columns if name not in excluded)
         if not features:
@@ -58,7 +58,7 @@ class TargetColumns:
 NO_TARGETS = TargetColumns()
 
 
-def _some(names: Sequence[str], most: int = 10) -> str:
+def some_names(names: Sequence[str], most: int = 10) -> str:
     shown = ", ".join(repr(name[:40]) for name in names[:most])
     return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
 

@@ -3,18 +3,23 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sdlgm._files import remove_abandoned_files, write_atomic
 from sdlgm.data.checks import binary_labels
+from sdlgm.data.columns import is_number
 from sdlgm.data.dataset import Dataset, MultiLabelDataset
 from sdlgm.data.formats import kind_of, open_file
-from sdlgm.data.formats.csv import write_csv
+from sdlgm.data.formats.csv import write_arrow_csv, write_csv
 from sdlgm.data.formats.npy import write_npy
-from sdlgm.data.formats.parquet import write_parquet
+from sdlgm.data.formats.parquet import write_arrow_parquet, write_parquet
 from sdlgm.data.source import Block, RowSource
 from sdlgm.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "CODES",
@@ -25,6 +30,7 @@ __all__ = [
     "read_source",
     "read_table",
     "stack_targets",
+    "write_columns",
     "write_table",
 ]
 
@@ -140,6 +146,38 @@ def write_table(path: str | os.PathLike[str], X: np.ndarray, feature_names: tupl
     }
     check_writable(path, TABLES)
     written = write_atomic(path, writers[path.suffix])
+    remove_abandoned_files(written)
+    return written
+
+
+def write_columns(path: str | os.PathLike[str], table: "pa.Table | np.ndarray") -> Path:
+    """Write a table with columns of any types. The file is written whole or not at all.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file: ``.csv``, ``.parquet``, or ``.npy`` if all columns are numbers.
+    table : pyarrow.Table or ndarray of shape (n, D)
+
+    Returns
+    -------
+    Path
+        The file.
+
+    """
+    path = Path(path)
+    check_writable(path, TABLES)
+    if isinstance(table, np.ndarray):
+        return write_table(path, table)
+    if path.suffix == ".npy":
+        for field in table.schema:
+            if not is_number(field.type):
+                raise DataError(
+                    f"{path}: column {field.name!r} holds {field.type}, not numbers; write .csv or .parquet"
+                )
+        return write_table(path, np.column_stack([column.to_numpy().astype(np.float64) for column in table.columns]))
+    write = write_arrow_csv if path.suffix == ".csv" else write_arrow_parquet
+    written = write_atomic(path, lambda temporary: write(temporary, table))
     remove_abandoned_files(written)
     return written
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from sdlgm import train
+from sdlgm.data import Schema
 from sdlgm.errors import TrainingDivergedError
 from sdlgm.estimators import _modelfile
 from sdlgm.estimators._compat import Interval, StrOptions
@@ -33,8 +34,8 @@ RandomState = int | np.random.RandomState | None
 # Rows on which a run with targets is watched.
 WATCHED_ROWS = 100
 
-# Attributes that scikit-learn sets when rows are validated for a fit.
-_COLUMN_ATTRIBUTES = ("n_features_in_", "feature_names_in_")
+# Attributes that are set when rows are validated for a fit.
+_COLUMN_ATTRIBUTES = ("n_features_in_", "feature_names_in_", "schema_")
 
 COMMON_CONSTRAINTS: dict[str, list[Any]] = {
     "hidden": [tuple, list],
@@ -71,6 +72,7 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
 
     n_features_in_: int
     feature_names_in_: np.ndarray
+    schema_: Schema | None = None
     n_iter_: int
     history_: list[train.Record]
     _fitted: FittedModel

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sdlgm import _tensorfile
+from sdlgm.data import Schema
 from sdlgm.errors import ModelFileError
 from sdlgm.estimators._checks import check_count, usable_device
 from sdlgm.estimators._fitted import Fitted
@@ -64,6 +65,8 @@ def save(estimator: "TorchEstimator", path: str | os.PathLike[str]) -> None:
         "history": [asdict(record) for record in fitted.history],
         **estimator._fitted_document(),
     }
+    if estimator.schema_ is not None:
+        document["schema"] = estimator.schema_.to_document()
     tensors = {f"module.{name}": tensor for name, tensor in state_of(fitted.module).items()}
     tensors |= estimator._fitted_tensors()
     tensors["scaling.location"] = torch.from_numpy(fitted.scaling.location)
@@ -111,6 +114,8 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
             if len(names) != estimator.n_features_in_:
                 raise ValueError(f"{len(names)} column names for {estimator.n_features_in_} columns")
             estimator.feature_names_in_ = np.array(names, dtype=object)
+        if "schema" in document:  # files of models of arrays and of earlier versions have none
+            estimator.schema_ = _schema(document["schema"], estimator.n_features_in_, names)
         check_count("n_iter", document["n_iter"], 0)
         fitted = Fitted(
             module=_fill(estimator, document, content.under("module")).to(target),
@@ -163,6 +168,13 @@ def _fill(estimator: "TorchEstimator", document: dict[str, Any], tensors: dict[s
             raise ValueError(f"the tensor {name} has negative variances")
     module.load_state_dict(tensors, assign=True)
     return module.eval()
+
+
+def _schema(document: object, n_features: int, names: list[str]) -> Schema:
+    schema = Schema.from_document(document)
+    if schema.n_features != n_features or list(schema.feature_names) != names:
+        raise ValueError(f"the schema has {schema.n_features} columns that are not the {n_features} of the model")
+    return schema
 
 
 def _scaling(tensors: dict[str, Tensor], n_features: int) -> Scaling:

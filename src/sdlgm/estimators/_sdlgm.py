@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from sdlgm import train
@@ -40,6 +40,7 @@ from sdlgm.estimators._preparation import (
 )
 from sdlgm.estimators._profile import Profile
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
+from sdlgm.estimators._tables import decoded_table, validate_rows
 from sdlgm.estimators._widths import widths_for
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model.codes import KL
@@ -241,6 +242,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Only if X had column names.
+    schema_ : sdlgm.data.Schema or None
+        What the columns of a table mean. None for arrays, and for tables of numbers without missing values.
 
     References
     ----------
@@ -559,8 +562,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         return self._describe(Fitted(module.to(device), scaling, device, 0, ()), likelihood)
 
     def _choose(self, profile: Profile) -> Choice:
-        """Return the likelihood of each column. What else is known of the columns than their values belongs here."""
-        return choose(self.likelihood, profile, names=getattr(self, "feature_names_in_", None))
+        """Return the likelihood of each column, by its values and by what a table says of it."""
+        names = getattr(self, "feature_names_in_", None)
+        if self.schema_ is None:
+            return choose(self.likelihood, profile, names=names)
+        schema = self.schema_
+        return choose(self.likelihood, profile, kinds=schema.kinds, n_levels=schema.n_levels, names=names)
 
     def _describe(self, base: Fitted[SDLGMModule], likelihood: str) -> FittedSDLGM:
         """Return a model with the settings that its evaluation depends on."""
@@ -866,7 +873,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         noise = self._noise(random_state)
         return self._encode(X, lambda x: _evaluation.posterior_of(self._fitted.module, x).sample(1, noise)[0])
 
-    def inverse_transform(self, codes) -> np.ndarray:
+    def inverse_transform(self, codes, *, encoded: bool = False) -> Any:
         """Decode codes: return the mean of p(x given z).
 
         With ``posterior="chain"`` and ``"subset"``, whose codes are sets, a feature that is present twice counts once.
@@ -875,18 +882,22 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         ----------
         codes : array-like or sparse matrix of shape (n_samples, n_components)
             Counts, at most ``max_active`` in each row.
+        encoded : bool, default=False
+            Return the matrix of a table with categories or booleans, as `schema_` encodes it, and not the table.
 
         Returns
         -------
-        X : ndarray of shape (n_samples, n_features_in)
+        X : ndarray of shape (n_samples, n_features_in), DataFrame or pyarrow.Table
+            A table if the model was fitted to one with categories or booleans.
 
         """
         check_is_fitted(self)
         config = self._fitted.module.config
         checked = check_codes(codes, config.n_features, config.n_slots)
-        return _evaluation.decode(self._fitted, checked, self._fitted.module.likelihood.mean)
+        decoded = _evaluation.decode(self._fitted, checked, self._fitted.module.likelihood.mean)
+        return decoded if encoded else decoded_table(self.schema_, decoded)
 
-    def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> np.ndarray:
+    def sample(self, n_samples: int = 1, *, random_state: RandomState = None, encoded: bool = False) -> Any:
         """Draw new observations: codes from the prior, then x from p(x given z).
 
         With ``prior="slots"`` and codes that are sets, a feature that is drawn twice counts once.
@@ -896,16 +907,20 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         n_samples : int, default=1
         random_state : int, RandomState or None, default=None
             Seed of the draws; None takes that of the estimator.
+        encoded : bool, default=False
+            As for `inverse_transform`.
 
         Returns
         -------
-        X : ndarray of shape (n_samples, n_features_in)
+        X : ndarray of shape (n_samples, n_features_in), DataFrame or pyarrow.Table
+            As for `inverse_transform`.
 
         """
         check_is_fitted(self)
         noise, likelihood = self._noise(random_state), self._fitted.module.likelihood
         codes = self._prior_codes(n_samples, noise)
-        return _evaluation.decode(self._fitted, codes, lambda output: likelihood.sample(output, noise.generator))
+        drawn = _evaluation.decode(self._fitted, codes, lambda output: likelihood.sample(output, noise.generator))
+        return drawn if encoded else decoded_table(self.schema_, drawn)
 
     def sample_prior_codes(self, n_samples: int = 1, *, random_state: RandomState = None) -> sp.csr_matrix:
         """Draw codes from the prior.
@@ -1061,15 +1076,14 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         evaluation : Evaluation
 
         """
-        X = rows_of(X)
         rows = self._fitted_rows(X)
         with without_names_warning():  # this was the first time
             return _evaluation.evaluate(
                 self._fitted,
                 rows,
-                self.transform(X),
-                discrete=float(self.elbo(X, random_state=random_state).mean()),
-                relaxed=float(self.elbo(X, bound="relaxed", random_state=random_state).mean()),
+                self.transform(rows),
+                discrete=float(self.elbo(rows, random_state=random_state).mean()),
+                relaxed=float(self.elbo(rows, bound="relaxed", random_state=random_state).mean()),
                 noise=self._noise(random_state),
             )
 
@@ -1136,9 +1150,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         if isinstance(X, RowFiles):  # the first row has the columns; values are checked as they are read
             if len(X) < min_rows:
                 raise ValueError(f"{X.name}: has {len(X)} rows, and {min_rows} are needed")
-            validate_data(self, X.head, reset=reset, dtype=[np.float64, np.float32])
+            validate_rows(self, X.head, reset=reset, dtype=[np.float64, np.float32])
             return X
-        rows = validate_data(
+        rows = validate_rows(
             self,
             X,
             reset=reset,

@@ -31,7 +31,7 @@ def reconstructions(model: SDLGM, data: Dataset, codes: sp.csr_matrix, n: int = 
     """Plot observations and their reconstructions from codes."""
     rows = _evenly_spaced(codes.shape[0], n if data.image_shape else n // 2)
     original = dense(data.X[rows])
-    decoded = model.inverse_transform(codes[rows])
+    decoded = model.inverse_transform(codes[rows], encoded=True)
     if data.image_shape is None:
         return _line_plots(original, decoded, rows, data)
     figure = _new_figure(n * 0.75, 1.5)
@@ -64,7 +64,7 @@ def reading_a_code(model: SDLGM, data: Dataset, codes: sp.csr_matrix, n: int = 3
                 _hide_ticks(axis)
             else:
                 axis.axis("off")
-        _show_image(line[-1], model.inverse_transform(code)[0], data)
+        _show_image(line[-1], model.inverse_transform(code, encoded=True)[0], data)
     axes[0, 0].set_title("original", fontsize=8)
     axes[0, -1].set_title("reconstruction", fontsize=8)
     return figure
@@ -281,7 +281,7 @@ def _feature_effect(model: SDLGM, codes: sp.csr_matrix, feature: int) -> np.ndar
     without = codes.copy()
     without.data[without.indices == feature] = 0
     without.eliminate_zeros()
-    return model.inverse_transform(codes) - model.inverse_transform(without)
+    return model.inverse_transform(codes, encoded=True) - model.inverse_transform(without, encoded=True)
 
 
 def _evenly_spaced(n: int, wanted: int) -> np.ndarray:

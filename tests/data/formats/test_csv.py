@@ -1,3 +1,5 @@
+import gzip
+
 import numpy as np
 import pytest
 
@@ -47,9 +49,43 @@ def test__csv__label_column__is_apart(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("data.csv", "a;b\n1;2.5\n3;4\n"),
+        ("data.csv", "a\tb\n1\t2.5\n3\t4\n"),
+        ("data.tsv", "a\tb\n1\t2.5\n3\t4\n"),
+        ("data.csv.gz", '"a","b"\n1,2.5\n3,4\n'),
+        ("data.tsv.gz", "a\tb\r\n1\t2.5\r\n3\t4\r\n"),
+        ("data.CSV.GZ", "a;b\n1;2.5\n3;4\n"),
+    ],
+)
+def test__csv__separators_and_compression__are_found(tmp_path, name, text):
+    compressed = name.lower().endswith(".gz")
+    (tmp_path / name).write_bytes(gzip.compress(text.encode()) if compressed else text.encode())
+    dataset = read_table(tmp_path / name)
+    assert dataset.feature_names == ("a", "b")
+    np.testing.assert_array_equal(dataset.X, [[1, 2.5], [3, 4]])
+
+
+def test__csv__comma_in_quotes_among_semicolons__is_no_separator(tmp_path):
+    (tmp_path / "data.csv").write_text('kind;a\n"x,y";1\n"z,w";2\n')
+    dataset = read_table(tmp_path / "data.csv", label_column="kind")
+    assert list(dataset.labels) == ["x,y", "z,w"]
+
+
+@pytest.mark.parametrize("damage", [slice(0, 30), slice(0, -8)])
+def test__csv__cut_archive__is_named(tmp_path, damage):
+    text = "a,b\n" + "".join(f"{i},{i * i % 97}\n" for i in range(3000))
+    (tmp_path / "data.csv.gz").write_bytes(gzip.compress(text.encode())[damage])
+    with pytest.raises(DataError, match=r"data\.csv\.gz: cannot be read"):
+        read_table(tmp_path / "data.csv.gz")
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a;b\n1;2\n", "semicolons"),
+        ("a;b\n1;2;3\n", "semicolons"),
+        ("1,5;2,5\n3,5;4,5\n", "may be separated by commas or by semicolons"),
         (",a,b\n0,1,2\n", "index=False"),
         ("a,b\n", "has no rows"),
         ("x" * 200_000 + ",b\n1,2\n", "cannot be read"),
@@ -78,7 +114,7 @@ def test__csv_batches__fractions_far_down__are_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("a,b\n", "has no rows"), ("a;b\n1;2\n", "semicolons"), ("a,b\n1,x\n", "holds string")]
+    ("text", "message"), [("a,b\n", "has no rows"), ("a;b\n1;2;3\n", "semicolons"), ("a,b\n1,x\n", "holds string")]
 )
 def test__csv_batches__bad_files__say_what_is_wrong(tmp_path, text, message):
     (tmp_path / "data.csv").write_text(text)
@@ -110,6 +146,12 @@ def test__csv__many_columns__are_refused_before_they_take_memory(tmp_path, monke
     monkeypatch.setenv("SDLGM_MAX_MEMORY", "1M")
     with pytest.raises(DataError, match=r"data\.csv: takes 2.0 MiB .* save wide tables as \.npy or \.parquet"):
         load_data(str(tmp_path / "data.csv"))
+
+
+def test__csv__line_that_one_separator_does_not_divide__is_read(tmp_path):
+    n = 15_000  # a line of more than 131,072 characters is more than Python's reader takes as one field
+    (tmp_path / "data.csv").write_text(",".join(f"column {i}" for i in range(n)) + "\n" + ",".join(["1"] * n) + "\n")
+    assert load_data(str(tmp_path / "data.csv")).X.shape == (1, n)
 
 
 def test__csv__line_of_more_than_a_megabyte__is_refused(tmp_path):

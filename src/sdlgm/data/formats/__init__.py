@@ -27,16 +27,19 @@ def kind_of(path: Path) -> str:
     Returns
     -------
     str
-        ``"npy"``, ``"npz"``, ``"csv"``, ``"parquet"``, ``"arff"`` or ``"idx"``.
+        ``"npy"``, ``"npz"``, ``"csv"`` (also ``.tsv``, and either gzipped), ``"parquet"``, ``"arff"`` or ``"idx"``.
 
     """
     name = path.name.lower().removesuffix(".gz")
     if name.endswith(("-ubyte", ".idx")):
         return "idx"
+    if name.endswith((".csv", ".tsv")):
+        return "csv"
     kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("npy", "npz", "csv", "parquet", "arff"):
+    if kind not in ("npy", "npz", "parquet", "arff"):
         raise DataError(
-            f"{path}: unknown kind of file; known are .npy, .npz, .csv, .parquet, .arff and IDX (-ubyte[.gz])"
+            f"{path}: unknown kind of file; known are .npy, .npz, .csv[.gz], .tsv[.gz], .parquet, .arff and IDX "
+            "(-ubyte[.gz])"
         )
     return kind
 

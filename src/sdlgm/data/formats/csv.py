@@ -1,9 +1,5 @@
 """Tables in CSV files."""
 
-import csv
-import io
-import re
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,28 +19,24 @@ from sdlgm.data.columns import (
     check_targets,
     table_block,
 )
+from sdlgm.data.formats.delimited import Layout
 from sdlgm.data.source import DEFAULT_BATCH_ROWS, NO_TARGETS, Block, RowSource, TargetColumns, concatenate
 from sdlgm.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow import csv as arrow_csv
 
-# Bytes of the file that are parsed at a time. A line has to fit in.
-BLOCK_BYTES = 1 << 20
-# Memory of Arrow for a column, whatever the number of rows.
-_COLUMN_BYTES = 20 << 10
 # Bytes of a target: numbers as they are read, joined, checked and handed on; references to texts.
 _TARGET_BYTES = 32
 
 
 class CsvFile(RowSource):
-    """Rows of a CSV file. A batch is about a megabyte of the file.
+    """Rows of numbers in a CSV file. A batch is about a megabyte of its content.
 
     Parameters
     ----------
     path : Path
-        The file. Its columns are separated by commas.
+        The file, which may be gzipped. Its columns are separated by commas, semicolons or tabs.
     targets : TargetColumns
         Columns that are not features.
 
@@ -54,12 +46,10 @@ class CsvFile(RowSource):
         self.path = path
         self.where = str(path)
         self.name = path.name
-        arrow = optional_import("pyarrow.csv", EXTRA)
-        with arrow_errors(path, "csv"):
-            self._header = has_header(path)
-            with arrow.open_csv(arrow_file(path), read_options=self._read_options()) as reader:
-                fields = list(reader.schema)
-                names = [field.name for field in fields]
+        self._layout = Layout.of(path)
+        with arrow_errors(path, "csv"), self._layout.reader() as reader:
+            fields = list(reader.schema)
+            names = [field.name for field in fields]
         check_column_names(path, names)
         self.feature_names, self._targets = targets.split(path, names)
         self._as_text = targets.as_text
@@ -87,11 +77,6 @@ class CsvFile(RowSource):
         loose = pa.types.is_integer(field.type) or pa.types.is_null(field.type)
         return field.with_type(pa.float64()) if loose else field
 
-    def _read_options(self) -> "arrow_csv.ReadOptions":
-        return optional_import("pyarrow.csv", EXTRA).ReadOptions(
-            autogenerate_column_names=not self._header, block_size=BLOCK_BYTES
-        )
-
     def _read_batches(self, size: int) -> Iterator[Block]:
         pa, arrow = optional_import("pyarrow", EXTRA), optional_import("pyarrow.csv", EXTRA)
         convert = arrow.ConvertOptions(column_types=self._types, include_columns=list(self._types))
@@ -99,8 +84,7 @@ class CsvFile(RowSource):
         first = 0
         with arrow_errors(self.path, "csv"):
             try:
-                file, options = arrow_file(self.path), self._read_options()
-                with arrow.open_csv(file, read_options=options, convert_options=convert) as reader:
+                with self._layout.reader(convert) as reader:
                     for batch in reader:
                         place = f"rows {first} to {first + batch.num_rows - 1}"
                         table = pa.Table.from_batches([batch])
@@ -128,46 +112,12 @@ class CsvFile(RowSource):
         return concatenate(blocks)
 
 
-def has_header(path: Path) -> bool:
-    """Return whether the first line of a CSV file has the names of the columns.
-
-    It does if a field is text, if it is 0, 1, 2, ..., or if it is in quotes and the next line is not. Numbers and the
-    symbols of missing values are not text.
-    """
-    missing = optional_import("pyarrow.csv", EXTRA).ConvertOptions().null_values
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        start = file.read(BLOCK_BYTES)
-    lines = [*start.splitlines()[:2], "", ""]
-    if len(lines[0]) >= BLOCK_BYTES:
-        raise DataError(f"{path}: its first line is longer than a megabyte; save wide tables as .npy or .parquet")
-    records = csv.reader(io.StringIO(start, newline=""))
-    first, second = ([field.strip() for field in next(records, [])] for _ in range(2))
-    # The longest line, since the first ones may be empty.
-    n_columns = max(len(first), len(second), *(line.count(",") + 1 for line in re.split("[\r\n]", start)))
-    check_memory(path, _COLUMN_BYTES * n_columns, path.stat().st_size, "save wide tables as .npy or .parquet")
-    if not all(map(_is_number, set(first).difference(missing, [""]))):
-        return True
-    if len(first) > 1 and first == [str(i) for i in range(len(first))]:
-        return True
-    if lines[0].startswith('"') and not lines[1].startswith('"'):
-        return True
-    if all(map(str.isdigit, first)) and len(set(first)) == len(first) > 1 and not all(map(str.isdigit, second)):
-        warnings.warn(
-            f"{path}: the first line has whole numbers only and is read as a row; put them in quotes if they are names",
-            stacklevel=2,
-        )
-    return False
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def write_csv(path: Path, X: np.ndarray, names: list[str]) -> None:
     """Write a matrix as a CSV file with a header."""
+    write_arrow_csv(path, arrow_table(X, names))
+
+
+def write_arrow_csv(path: Path, table: "pa.Table") -> None:
+    """Write a table as a CSV file with a header. Missing values are empty."""
     with arrow_file(path, "wb") as file:
-        optional_import("pyarrow.csv", EXTRA).write_csv(arrow_table(X, names), file)
+        optional_import("pyarrow.csv", EXTRA).write_csv(table, file)

@@ -172,5 +172,10 @@ class ParquetFile(PartedSource):
 
 def write_parquet(path: Path, X: np.ndarray, names: list[str]) -> None:
     """Write a matrix as a parquet file with named columns."""
+    write_arrow_parquet(path, arrow_table(X, names))
+
+
+def write_arrow_parquet(path: Path, table: "pa.Table") -> None:
+    """Write a table as a parquet file."""
     with arrow_file(path, "wb") as file:
-        optional_import("pyarrow.parquet", EXTRA).write_table(arrow_table(X, names), file)
+        optional_import("pyarrow.parquet", EXTRA).write_table(table, file)
