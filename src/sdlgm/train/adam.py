@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+_ops: Any = torch  # its operations for lists of tensors, which have no public names
+
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 """The values that Kingma and Ba (2015) recommend, and the defaults of torch."""
 
@@ -48,7 +50,7 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         """Update the parameters that have a gradient."""
-        update: Any = torch._fused_adamw_ if self.weight_decay else torch._fused_adam_
+        update = _ops._fused_adamw_ if self.weight_decay else _ops._fused_adam_
         for group in self.groups:
             # One call for each kind of tensor; in most models there is one kind.
             kinds: dict[object, list[nn.Parameter]] = defaultdict(list)
@@ -58,7 +60,7 @@ class Adam:
             for parameters in kinds.values():
                 moments = [self._moments(parameter) for parameter in parameters]
                 steps = [of_parameter["step"] for of_parameter in moments]
-                torch._foreach_add_(steps, 1)
+                _ops._foreach_add_(steps, 1)
                 update(
                     parameters,
                     [parameter.grad for parameter in parameters],
