@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sdlgm._optional import optional_import
+from sdlgm._progress import Progress
 from sdlgm.cli._arguments import AsJson, Data, LabelColumn, Model, ModelOut, OneFile, Seed, TableOut
 from sdlgm.cli._errors import handle_errors
-from sdlgm.cli._models import load_model
+from sdlgm.cli._models import check_model, load_model
 from sdlgm.cli._options import with_settings
-from sdlgm.cli._output import print_line, print_table, rows_bar
+from sdlgm.cli._output import print_line, print_table
 from sdlgm.errors import DataError
 
 if TYPE_CHECKING:
@@ -48,10 +49,12 @@ def fit(
 
     $ sdlgm fit folder_of_parquet_files/ --out model.sdlgm
     """
-    from sdlgm import SDLGM
-    from sdlgm.data import check_writable, load_data, open_rows
+    from sdlgm.data import check_source, check_writable, load_data, open_rows
 
     check_writable(model, inputs=[data])
+    check_source(data)
+    from sdlgm import SDLGM
+
     estimator = SDLGM(**settings)
     if stream or Path(data).is_dir():
         rows = open_rows(data, label_column=label_column)
@@ -59,7 +62,9 @@ def fit(
             raise DataError(f"{data}: --stream needs a .parquet or .npy file, or a folder of them")
         estimator.fit(rows)
     else:
-        estimator.fit(load_data(data, label_column=label_column).table)
+        with Progress(f"load {data}"):
+            table = load_data(data, label_column=label_column).table
+        estimator.fit(table)
     estimator.save(model)
     print_line(f"model: {model} ({estimator.likelihood_} likelihood)")
 
@@ -95,11 +100,12 @@ def encode(
 
     $ sdlgm encode model.sdlgm measurements/ --out codes/
     """
-    from sdlgm import SDLGM
-    from sdlgm.data import CODES, CodesWriter, check_writable, open_batches
+    from sdlgm.data import CODES, CodesWriter, check_source, check_writable, open_batches
 
     if codes.suffix not in (*CODES, "") and not codes.is_dir():  # a folder that exists is continued
         raise DataError(f"{codes}: codes are written to a .npz file, or to a folder, whose name has no ending")
+    check_model(model, "SDLGM")
+    check_source(data)
     if codes.suffix not in CODES:
         n_workers = (workers or os.cpu_count() or 1) if engine is Engine.RAY else 0
         options = {"n_candidates": n_candidates, "rate": rate, "budget": budget}
@@ -108,13 +114,15 @@ def encode(
     if engine is Engine.RAY:
         raise typer.BadParameter("--engine ray writes to a folder; give --out a name without an ending.")
     check_writable(codes, CODES, inputs=[model, data])
+    from sdlgm import SDLGM
+
     writer = CodesWriter(codes)
     estimator = load_model(model, SDLGM)
     rows = open_batches(data, label_column=label_column)
-    with writer, rows_bar(rows.n_rows) as advance:
+    with writer, Progress("encode", rows.n_rows, unit="rows") as progress:
         for matrix in estimator.transform_batches(rows, n_candidates=n_candidates, rate=rate, budget=budget):
             writer.append(matrix)
-            advance(matrix.shape[0])
+            progress.advance(matrix.shape[0])
     n_active = f"{writer.n_active_total / writer.n_rows:.2f} active slots on average, {writer.n_active_max} at most"
     print_line(f"codes: {codes} ({writer.n_rows} rows, {n_active})")
 
@@ -123,9 +131,7 @@ def _encode_parts(
     model: Path, data: str, folder: Path, options: dict[str, Any], label_column: str | None, n_workers: int
 ) -> None:
     """Encode into a folder: with workers of a Ray cluster, or in this process if ``n_workers`` is 0."""
-    from sdlgm import SDLGM
     from sdlgm.data import CodedParts, checksum, open_rows
-    from sdlgm.estimators._ray import encode_with_ray
 
     rows = open_rows(data, label_column=label_column)
     if rows is None:
@@ -134,13 +140,16 @@ def _encode_parts(
         )
     if Path(data).absolute() in folder.absolute().parents:
         raise DataError(f"{folder}: is inside the folder of the data, where codes would be read as data")
+    from sdlgm import SDLGM
+    from sdlgm.estimators._ray import encode_with_ray
+
     estimator = load_model(model, SDLGM)
     coded = CodedParts(folder, rows, estimator.module_.config.n_features, {"model": checksum(model), **options})
-    with rows_bar(len(rows)) as advance:
+    with Progress("encode", len(rows), unit="rows") as progress:
         if n_workers:
-            encode_with_ray(model, coded, options, n_workers=n_workers, advance=advance)
+            encode_with_ray(model, coded, options, n_workers=n_workers, advance=progress.advance)
         else:
-            coded.encode(lambda part: estimator.transform(part, **options), advance)
+            coded.encode(lambda part: estimator.transform(part, **options), progress.advance)
     print_line(f"codes: {folder} ({len(rows)} rows in {len(rows.parts)} files)")
 
 
@@ -155,13 +164,17 @@ def decode(
 
     $ sdlgm decode model.sdlgm codes.npz --out decoded.csv
     """
-    from sdlgm import SDLGM
     from sdlgm.data import TABLES, check_writable, read_codes, write_table
 
     check_writable(data, TABLES, inputs=[model, codes])
-    estimator = load_model(model, SDLGM)
-    decoded = estimator.inverse_transform(read_codes(codes))
-    write_table(data, decoded, _column_names(estimator))
+    check_model(model, "SDLGM")
+    with Progress("decode"):
+        counts = read_codes(codes)
+        from sdlgm import SDLGM
+
+        estimator = load_model(model, SDLGM)
+        decoded = estimator.inverse_transform(counts)
+        write_table(data, decoded, _column_names(estimator))
     print_line(f"data: {data} ({decoded.shape[0]} rows, {decoded.shape[1]} columns)")
 
 
@@ -178,13 +191,18 @@ def evaluate(
 
     $ sdlgm evaluate model.sdlgm mnist:test --json
     """
-    from sdlgm import SDLGM
-    from sdlgm.data import load_data, open_rows
+    from sdlgm.data import check_source, load_data, open_rows
 
+    check_model(model, "SDLGM")
+    check_source(data)
     rows = open_rows(data, label_column=label_column) if Path(data).is_dir() else None
     if rows is None:
-        rows = load_data(data, label_column=label_column).table
-    evaluation = load_model(model, SDLGM).evaluate(rows, random_state=seed)
+        with Progress(f"load {data}"):
+            rows = load_data(data, label_column=label_column).table
+    with Progress(f"evaluate {rows.shape[0]:,} rows"):
+        from sdlgm import SDLGM
+
+        evaluation = load_model(model, SDLGM).evaluate(rows, random_state=seed)
     if as_json:
         typer.echo(json.dumps(asdict(evaluation) | {"discrete_bits": evaluation.discrete_bits}, allow_nan=False))
     else:
@@ -203,12 +221,15 @@ def sample(
 
     $ sdlgm sample model.sdlgm -n 100 --out new.npy
     """
-    from sdlgm import SDLGM
     from sdlgm.data import TABLES, check_writable, write_table
 
     check_writable(data, TABLES)
-    estimator = load_model(model, SDLGM)
-    write_table(data, estimator.sample(n, random_state=seed), _column_names(estimator))
+    check_model(model, "SDLGM")
+    with Progress(f"draw {n:,} rows"):
+        from sdlgm import SDLGM
+
+        estimator = load_model(model, SDLGM)
+        write_table(data, estimator.sample(n, random_state=seed), _column_names(estimator))
     print_line(f"data: {data} ({n} rows)")
 
 
@@ -218,6 +239,9 @@ def report(
     model: Model,
     data: OneFile,
     page: Annotated[Path, typer.Option("--out", help="File for the report.")] = Path("report.html"),
+    max_rows: Annotated[
+        int, typer.Option(help="Report on at most this many rows, evenly spaced; 0 for all.", min=0)
+    ] = 10_000,
     seed: Seed = 0,
     label_column: LabelColumn = None,
 ) -> None:
@@ -225,13 +249,19 @@ def report(
 
     $ sdlgm report model.sdlgm mnist:test --out report.html
     """
-    check_report_dependencies()
-    from sdlgm import SDLGM
-    from sdlgm.data import check_writable, load_data
-    from sdlgm.report import write_report
+    from sdlgm.data import check_source, check_writable, load_data
 
     check_writable(page, inputs=[model, data])
-    write_report(load_model(model, SDLGM), load_data(data, label_column=label_column), page, random_state=seed)
+    check_model(model, "SDLGM")
+    check_source(data)
+    check_report_dependencies()
+    with Progress(f"load {data}"):
+        dataset = load_data(data, label_column=label_column)
+    from sdlgm import SDLGM
+    from sdlgm.report import write_report
+
+    estimator = load_model(model, SDLGM)
+    write_report(estimator, dataset, page, random_state=seed, max_rows=max_rows or None, verbose=1)
     print_line(f"report: {page}")
 
 

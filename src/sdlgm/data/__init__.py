@@ -7,15 +7,16 @@ from sdlgm.data.dataset import CountDataset, Dataset, MultiLabelDataset
 from sdlgm.data.digit_pictures import digit_columns, scattered_digits
 from sdlgm.data.formats import kind_of
 from sdlgm.data.formats.idx import read_idx
-from sdlgm.data.loading import load_data
+from sdlgm.data.loading import check_source, load_data
 from sdlgm.data.named import DATASETS, fetch, find_file
 from sdlgm.data.rows import RowFiles, SpooledRows, is_stream, open_rows, rows_of
 from sdlgm.data.tables import CODES, TABLES, check_writable, read_table, write_table
-from sdlgm.data.targets import load_mulan, read_counted, read_labelled
+from sdlgm.data.targets import GENERATED, load_mulan, read_counted, read_labelled
 
 __all__ = [
     "CODES",
     "DATASETS",
+    "GENERATED",
     "TABLES",
     "Batches",
     "CodedParts",
@@ -25,6 +26,7 @@ __all__ = [
     "MultiLabelDataset",
     "RowFiles",
     "SpooledRows",
+    "check_source",
     "check_writable",
     "checksum",
     "digit_columns",
