@@ -41,6 +41,12 @@ def test__python__in_the_readme__runs(tmp_path, monkeypatch, capsys):
     assert "LabelEvaluation(" in printed
 
 
+def test__python__in_the_page_of_times__runs(capsys):
+    for code in blocks("docs/time.md", "python"):
+        exec(compile(code, "docs/time.md", "exec"), {})
+    assert re.search(r"ms an iteration, \d+\.\d minutes for 10,000 iterations", capsys.readouterr().out)
+
+
 def test__make_targets__in_the_readme__exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)

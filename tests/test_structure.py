@@ -36,6 +36,7 @@ MAY_IMPORT = {
         "_fileheader",
         "_files",
         "_optional",
+        "_progress",
         "_signals",
         "_user_errors",
         "_tensorfile",

@@ -104,12 +104,10 @@ class Progress:
                 return
 
     def _show_bar(self, console: "Console") -> None:
-        from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, SpinnerColumn, TaskProgressColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        measured = [SpinnerColumn(), TimeElapsedColumn()]
-        if self.total:
-            measured = [BarColumn(bar_width=14), TaskProgressColumn()]
+        measured = [BarColumn(bar_width=14), TaskProgressColumn()] if self.total else [SpinnerColumn()]
         # The standard output is left alone: it may be a file, or another program.
         bar = Bar(*measured, TextColumn("{task.description}"), console=console, transient=True, redirect_stdout=False)
         with bar:
