@@ -49,6 +49,8 @@ def _start(result: Result) -> list[str]:
 
 
 def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds:.2f} s"
     if seconds < 120:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min"
