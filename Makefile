@@ -63,6 +63,7 @@ format: .venv/.developer
 bench: .venv/.developer
 	$(PIP_INSTALL) -e '.[ray]'
 	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.scaling
 	$(BIN)/python -m reproduction pages
 

@@ -63,6 +63,12 @@ def test__python_and_commands__on_a_page__run(page, tmp_path, monkeypatch):
     assert (tmp_path / "decoded.csv").exists()
 
 
+def test__python__in_the_page_of_times__runs(capsys):
+    for code in blocks("docs/time.md", "python"):
+        exec(compile(code, "docs/time.md", "exec"), {})
+    assert re.search(r"ms an iteration, \d+\.\d minutes for 10,000 iterations", capsys.readouterr().out)
+
+
 def test__make_targets__in_the_readme__exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)

@@ -26,6 +26,7 @@ from reproduction.pages import (
     readme,
     robustness,
     scaling,
+    startup,
     table1,
     table2,
 )
@@ -45,6 +46,7 @@ RESULTS = (
     "gradients",
     "speed",
     "scaling",
+    "startup",
     "robustness",
     "figures/figures",
 )
@@ -71,6 +73,7 @@ WITH_BLOCKS: dict[str, Callable[[Results], dict[str, list[str]]]] = {
     "docs/honesty.md": lambda results: honesty.blocks(results["table1"]),
     "docs/performance.md": lambda results: performance.blocks(results["speed"]),
     "docs/scaling.md": lambda results: scaling.blocks(results["scaling"]),
+    "docs/time.md": lambda results: startup.blocks(results["startup"]),
 }
 """Pages that have generated blocks."""
 PICTURES: dict[str, Callable[[Results], Figure]] = {

@@ -19,15 +19,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from sdlgm._files import printable, remove_abandoned_files, why_missing, write_atomic
-from sdlgm._limits import check_memory
+from sdlgm._fileheader import METADATA_KEY, VERSION, check_is_file, check_size, damaged, parse
+from sdlgm._files import printable, remove_abandoned_files, write_atomic
 from sdlgm._version import __version__
 from sdlgm.errors import ModelFileError
 
-VERSION = 2
-METADATA_KEY = "sdlgm"
-# Memory for a byte of the header: a tensor without values, or an empty list in the document, is a few bytes there.
-_HEADER_RATIO = 64
 # Files of version 1 do not name the version of sdlgm that wrote them.
 FIRST_RELEASE = "0.1.0"
 
@@ -63,20 +59,17 @@ def write(path: str | os.PathLike[str], kind: str, document: dict[str, Any], ten
 def read(path: str | os.PathLike[str], kind: str) -> Content:
     """Read a file that `write` wrote as the same ``kind``; raise `ModelFileError` for anything else."""
     path = Path(path)
-    if not path.exists():
-        raise ModelFileError(f"{path}: {why_missing(path)}")
-    if path.is_dir():
-        raise ModelFileError(f"{path}: is a folder, not a {kind} file")
+    check_is_file(path, kind)
     try:
-        _check_header(path)
+        check_size(path)
         with _utf8_name(path) as name, safe_open(name, framework="pt") as file:
-            header = _header(path, kind, file.metadata() or {})
+            header = parse(path, kind, file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except ModelFileError:
         raise
     except (SafetensorError, OSError, ValueError, TypeError, RuntimeError, OverflowError) as error:
         # The last four: shapes that no tensor can have.
-        raise ModelFileError(f"{path}: not a {kind} file, or damaged ({error})") from error
+        raise damaged(path, kind, error) from error
     if header["version"] >= 2 and header.get("sha256") != checksum(header, tensors):
         raise ModelFileError(f"{path}: is damaged: its checksum does not match its content; restore it from a copy")
     return Content(header["document"], tensors, str(header.get("written_by", FIRST_RELEASE)))
@@ -112,32 +105,3 @@ def check_finite(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         if not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"the tensor {name} has entries that are not finite")
     return tensors
-
-
-def _check_header(path: Path) -> None:
-    """Raise if the header takes too much memory. Tensors take what they have in the file."""
-    with path.open("rb") as file:
-        n_header = int.from_bytes(file.read(8), "little")
-    n_bytes = path.stat().st_size
-    if n_header <= n_bytes:  # otherwise safetensors says what is wrong
-        check_memory(path, _HEADER_RATIO * n_header, n_bytes, error=ModelFileError)
-
-
-def _header(path: Path, kind: str, metadata: dict[str, str]) -> dict[str, Any]:
-    if METADATA_KEY not in metadata:
-        raise ModelFileError(f"{path}: expected a {kind} file, found a safetensors file of another program")
-    try:
-        header = json.loads(metadata[METADATA_KEY])
-        found, version, document = header["format"], header["version"], header["document"]
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path}: its settings cannot be read ({error})") from error
-    if found != kind:
-        raise ModelFileError(f"{path}: expected a {kind} file, found a {found} file")
-    if type(version) is not int or not 1 <= version <= VERSION:
-        raise ModelFileError(
-            f"{path}: file version {version} is not known to this sdlgm, which reads versions up to {VERSION}; "
-            "use the release of sdlgm that wrote the file, or a newer one"
-        )
-    if not isinstance(document, dict):
-        raise ModelFileError(f"{path}: its settings are not a JSON object")
-    return header

@@ -1,10 +1,6 @@
-import io
-
 import pytest
-from rich.console import Console
 
-from sdlgm.cli import _output
-from sdlgm.cli._output import one_line, print_line, print_table, rows_bar
+from sdlgm.cli._output import one_line, print_line, print_table
 
 
 @pytest.mark.parametrize(
@@ -32,13 +28,3 @@ def test__print_table__rows__are_printed(capsys):
     assert "3 rows" in printed
     assert "bound" in printed
     assert "1.0 nats" in printed
-
-
-@pytest.mark.parametrize("n_rows", [10, None])
-@pytest.mark.parametrize("terminal", [True, False])
-def test__rows_bar__terminal__shows_the_rows(monkeypatch, n_rows, terminal):
-    stream = io.StringIO()
-    monkeypatch.setattr(_output, "err", Console(file=stream, force_terminal=terminal, width=80))
-    with rows_bar(n_rows) as advance:
-        advance(10)
-    assert ("10 rows" in stream.getvalue()) is terminal

@@ -122,7 +122,7 @@ def test__csv__column_names__are_kept_and_checked(tmp_path):
     [
         (["fit", "nonsense", "--out", "OUT"], "named data sets are"),
         (["fit", "missing.csv", "--out", "OUT"], "no such file"),
-        (["fit", "digits", "--out", "OUT", "--max-active", "0"], "max_active"),
+        (["fit", "digits", "--out", "OUT", "--max-active", "0"], "--max-active: 0 is out of range"),
         (["fit", "digits", "--out", "OUT", "--gradient", "disarm"], "gradient"),
         (["fit", "digits", "--out", "OUT", "--hidden=-5"], "positive"),
         (["fit", "digits", "--out", "OUT", "--device", "nonsense"], "device"),

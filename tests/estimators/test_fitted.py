@@ -17,10 +17,11 @@ import sdlgm
 from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter
 from sdlgm.gradients import GradientEstimator
 from sdlgm.train import Trainer
+from sdlgm.train.adam import Adam
 
 FEW = {"hidden": (8,), "max_iter": 10, "batch_size": 20, "random_state": 0}
 # What training needs and a fitted model does not.
-OF_TRAINING = (Trainer, torch.optim.Optimizer, torch.Generator, GradientEstimator)
+OF_TRAINING = (Trainer, Adam, torch.Generator, GradientEstimator)
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ def test__partial_fit__another_gradient__does_not_touch_global_noise(digits, sma
     model.set_params(gradient="score_function").partial_fit(digits)
     model.set_params(gradient="reinmax").partial_fit(digits)
     assert torch.equal(torch.rand(3), expected)
-    assert len(model._trainer.optimizer.param_groups) == 1
+    assert len(model._trainer.optimizer.groups) == 1
     model.partial_fit(digits)  # nothing is left of what the other one learned
 
 

@@ -44,6 +44,27 @@ def test__report__continuous_columns_without_labels__is_written_too(fitted_gauss
     assert "Gaussian likelihood" in page
 
 
+def test__report__more_rows_than_it_takes__says_so_and_is_that_of_the_rows_it_took(fitted, pictures, tmp_path):
+    every_third = np.linspace(0, 119, 40).astype(int)
+    some = Dataset("digits", pictures.X[every_third], labels=pictures.labels[every_third], image_shape=(8, 8))
+    pages = [
+        write_report(fitted, data, tmp_path / "report.html", max_rows=most).read_text(encoding="utf-8")
+        for data, most in ((pictures, 40), (some, 40), (some, None))
+    ]
+    assert "40 observations (evenly spaced among\n120) with" in pages[0]
+    assert pages[0].replace(" (evenly spaced among\n120)", "") == pages[1] == pages[2]
+    assert "t-SNE embedding of 40 sampled codes" in pages[0]
+
+
+def test__code_map__of_many_rows__takes_some_of_them(fitted, pictures):
+    drawn = fitted.sample_codes(pictures.X, random_state=0)
+    (points,) = [
+        one for one in figures.code_map(pictures, drawn, max_rows=50).axes[0].collections if len(one.get_offsets()) > 1
+    ]
+    assert len(points.get_offsets()) == 50
+    assert np.isfinite(points.get_offsets()).all()
+
+
 def test__report__name_with_markup__is_escaped(fitted, pictures, tmp_path):
     data = Dataset("<script>alert(1)</script>", pictures.X, image_shape=(8, 8))
     page = write_report(fitted, data, tmp_path / "report.html").read_text(encoding="utf-8")

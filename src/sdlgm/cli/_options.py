@@ -14,8 +14,10 @@ import typer
 from rich.markup import escape
 
 from sdlgm.cli._commands import Command, set_signature
+from sdlgm.cli._ranges import read_ranges, violation
 from sdlgm.cli._signatures import Parameter, read_parameters
 from sdlgm.cli._values import FORMS, Form, choice_form, parser_of
+from sdlgm.errors import SDLGMError
 
 # The parameters in the main panel of the help, and those in panels of their own. Other parameters are in the panel
 # "Switches" if they are on or off, and in "Model" if not. Switches have a second column of flags, which leaves little
@@ -84,6 +86,11 @@ def with_settings(estimator: str) -> Callable[[Command], Command]:
             settings = {name: arguments.pop(option.name) for name, option in options.items()}
             if settings["resume"] and settings["checkpoint_dir"] is None:
                 raise typer.BadParameter("--resume needs --checkpoint-dir.")
+            ranges = read_ranges(estimator)
+            for name, value in settings.items():
+                problem = violation(ranges.get(name, ()), value)
+                if problem is not None:
+                    raise SDLGMError(f"{flags[name]}: {problem}")
             command(**arguments, settings={**settings, "verbose": 1})
 
         own = inspect.signature(command).parameters.values()

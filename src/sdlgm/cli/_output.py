@@ -1,7 +1,4 @@
-"""Print results, tables and progress bars."""
-
-import contextlib
-from collections.abc import Callable, Iterator
+"""Print results and tables."""
 
 from rich.console import Console
 from rich.table import Table
@@ -41,23 +38,3 @@ def print_table(rows: dict[str, str], title: str) -> None:
     for description, value in rows.items():
         table.add_row(description, value)
     out.print(table)
-
-
-@contextlib.contextmanager
-def rows_bar(n_rows: int | None) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on the standard error if it is a terminal. Yield a function that advances it by rows.
-
-    The bar disappears at the end. If the number of rows is not known, it is None, and the bar shows a count.
-    """
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = [
-        BarColumn(bar_width=14),
-        TextColumn("{task.completed:,.0f} rows"),
-        TaskProgressColumn(show_speed=True),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-    ]
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
-        task = progress.add_task("rows", total=n_rows)
-        yield lambda n: progress.advance(task, n)

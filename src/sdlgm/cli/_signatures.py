@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from sdlgm.cli._numpydoc import parse_parameters
 
@@ -33,9 +34,7 @@ class Parameter:
 
 def read_parameters(estimator: str) -> tuple[Parameter, ...]:
     """Return the parameters of a class that ``sdlgm.estimators`` exports, in the order of its signature."""
-    module, definition = _find(f"{_PACKAGE}.estimators", estimator)
-    if not isinstance(definition, ast.ClassDef):
-        raise TypeError(f"{module}: {estimator} is not a class")
+    module, definition = class_of(estimator)
     documented = parse_parameters(ast.get_docstring(definition) or "")
     arguments = _constructor(definition).args
     parameters = []
@@ -49,8 +48,16 @@ def read_parameters(estimator: str) -> tuple[Parameter, ...]:
             choices = tuple(re.findall(r'"(\w+)"', entry.type.partition("default=")[0]))
         if choices:
             types = tuple(kind for kind in types if kind != "str")
-        parameters.append(Parameter(name, types, choices, _value(module, default), entry.summary))
+        parameters.append(Parameter(name, types, choices, value_of(module, default), entry.summary))
     return tuple(parameters)
+
+
+def class_of(estimator: str) -> tuple[str, ast.ClassDef]:
+    """Return the definition of a class that ``sdlgm.estimators`` exports, and its module."""
+    module, definition = _find(f"{_PACKAGE}.estimators", estimator)
+    if not isinstance(definition, ast.ClassDef):
+        raise TypeError(f"{module}: {estimator} is not a class")
+    return module, definition
 
 
 def _constructor(definition: ast.ClassDef) -> ast.FunctionDef:
@@ -110,7 +117,7 @@ def _members(module: str, annotation: ast.expr) -> Iterator[ast.expr]:
         case ast.Constant(value=str(quoted)):
             yield from _members(module, ast.parse(quoted, mode="eval").body)
         case ast.Name(id=name):
-            value = _assigned(module, name)
+            value = constant(module, name)
             if value is None:
                 yield annotation
             else:
@@ -119,7 +126,7 @@ def _members(module: str, annotation: ast.expr) -> Iterator[ast.expr]:
             yield annotation
 
 
-def _assigned(module: str, name: str) -> tuple[str, ast.expr] | None:
+def constant(module: str, name: str) -> tuple[str, ast.expr] | None:
     """Return the expression that a name stands for, and its module. None if it is not assigned in this package."""
     try:
         source, definition = _find(module, name)
@@ -130,7 +137,13 @@ def _assigned(module: str, name: str) -> tuple[str, ast.expr] | None:
     return None
 
 
-def _value(module: str, default: ast.expr) -> object:
-    """Evaluate a default: a literal, or the name of a constant."""
-    constant = _assigned(module, default.id) if isinstance(default, ast.Name) else None
-    return ast.literal_eval(default) if constant is None else _value(*constant)
+def value_of(module: str, expression: ast.expr) -> Any:
+    """Evaluate a default or a bound: a literal, a power such as 10**4, or the name of a constant."""
+    match expression:
+        case ast.BinOp(op=ast.Pow(), left=base, right=exponent):
+            return value_of(module, base) ** value_of(module, exponent)
+        case ast.Name(id=name):
+            found = constant(module, name)
+            return ast.literal_eval(expression) if found is None else value_of(*found)
+        case _:
+            return ast.literal_eval(expression)

@@ -100,13 +100,6 @@ def with_table_options(command: Command) -> Command:
     return wrapped
 
 
-def check_source(data: str) -> None:
-    """Raise if data are a file that is not there. Call this before slow imports."""
-    from sdlgm.data import check_exists
-
-    check_exists(data)
-
-
 def write_decoded(path: Path, estimator: "SDLGM", matrix: "np.ndarray", codes: Path | None = None) -> str:
     """Write decoded rows with the columns of the data, and return a description of the file.
 

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from sdlgm._progress import Progress
 from sdlgm.cli._arguments import AsJson, ModelOut, TableOut, split_names
 from sdlgm.cli._errors import handle_errors
-from sdlgm.cli._models import load_model
+from sdlgm.cli._models import check_model, load_model
 from sdlgm.cli._options import with_settings
 from sdlgm.cli._output import print_line, print_table
 from sdlgm.errors import DataError
@@ -40,13 +41,15 @@ def fit(
 
     $ sdlgm classify fit songs.csv --labels happy,calm,sad --out model.sdlgm
     """
-    from sdlgm import SDLGMClassifier
     from sdlgm.data import check_writable, read_labelled
 
     check_writable(model, inputs=[data])
-    dataset = read_labelled(data, split_names(labels))
+    with Progress(f"load {data}"):
+        dataset = read_labelled(data, split_names(labels))
     if not dataset.label_names:
         raise DataError(f"{data}: name the columns that are labels with --labels a,b,c")
+    from sdlgm import SDLGMClassifier
+
     estimator = SDLGMClassifier(**settings).fit(dataset.table, dataset.labels)
     estimator.save(model)
     print_line(f"model: {model} ({len(dataset.label_names)} labels, at most {estimator.max_active_} in a row)")
@@ -66,17 +69,21 @@ def predict(
 
     $ sdlgm classify predict model.sdlgm new.csv --out predicted.csv
     """
-    from sdlgm import SDLGMClassifier
-    from sdlgm.data import TABLES, check_writable, read_labelled, write_table
+    from sdlgm.data import TABLES, check_source, check_writable, read_labelled, write_table
 
     check_writable(table, TABLES, inputs=[model, data])
+    check_model(model, "SDLGMClassifier")
+    check_source(data)
+    from sdlgm import SDLGMClassifier
+
     estimator = load_model(model, SDLGMClassifier)
     if estimator.single_label_:
         raise DataError(f"{model}: was fitted with one class for each row; use it in Python")
     names = tuple(str(name) for name in estimator.classes_)
-    dataset = read_labelled(data, names, optional=True, values=False, n_features=estimator.n_features_in_)
-    predicted = estimator.predict_proba(dataset.table) if proba else estimator.predict(dataset.table)
-    write_table(table, predicted, names)
+    with Progress("predict"):
+        dataset = read_labelled(data, names, optional=True, values=False, n_features=estimator.n_features_in_)
+        predicted = estimator.predict_proba(dataset.table) if proba else estimator.predict(dataset.table)
+        write_table(table, predicted, names)
     print_line(f"labels: {table} ({len(predicted)} rows, {len(names)} columns)")
 
 
@@ -87,17 +94,22 @@ def evaluate(model: Classifier, data: LabelledData, as_json: AsJson = False) -> 
 
     $ sdlgm classify evaluate model.sdlgm birds:test
     """
+    from sdlgm.data import check_source, read_labelled
+
+    check_model(model, "SDLGMClassifier")
+    check_source(data)
     from sdlgm import SDLGMClassifier
-    from sdlgm.data import read_labelled
 
     estimator = load_model(model, SDLGMClassifier)
     names = tuple(str(name) for name in estimator.classes_)
-    dataset = read_labelled(data, names, optional=True, n_features=estimator.n_features_in_)
+    with Progress(f"load {data}"):
+        dataset = read_labelled(data, names, optional=True, n_features=estimator.n_features_in_)
     missing = set(names) - set(dataset.label_names)
     if missing:
         raise DataError(f"{data}: has no label {sorted(missing)[0]!r}, which the model predicts")
     order = [dataset.label_names.index(name) for name in names]
-    evaluation = estimator.evaluate(dataset.table, dataset.Y[:, order])
+    with Progress("evaluate"):
+        evaluation = estimator.evaluate(dataset.table, dataset.Y[:, order])
     if as_json:
         typer.echo(json.dumps(asdict(evaluation), allow_nan=False))
         return

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sdlgm._progress import Progress
 from sdlgm.cli._arguments import AsJson, ModelOut, TableOut, split_names
 from sdlgm.cli._errors import handle_errors
-from sdlgm.cli._models import load_model
+from sdlgm.cli._models import check_model, load_model
 from sdlgm.cli._options import with_settings
 from sdlgm.cli._output import print_line, print_table
 from sdlgm.errors import DataError
@@ -45,16 +46,18 @@ def fit(
 
     $ sdlgm count fit baskets.csv --classes apples,bread,milk --out model.sdlgm
     """
-    from sdlgm import SDLGMCounter
     from sdlgm.data import check_writable, read_counted
 
     check_writable(model, inputs=[data])
-    dataset = read_counted(data, split_names(classes))
+    with Progress(f"load {data}"):
+        dataset = read_counted(data, split_names(classes))
     if not dataset.counts.shape[1]:
         raise DataError(
             f"{data}: has no counts; name the columns of a table with --classes a,b,c, or add an array called counts "
             "to a .npz file"
         )
+    from sdlgm import SDLGMCounter
+
     estimator = SDLGMCounter(**settings).fit(dataset.table, dataset.targets)
     estimator.save(model)
     n_classes = dataset.counts.shape[1]
@@ -75,16 +78,20 @@ def predict(
 
     $ sdlgm count predict model.sdlgm new.csv --out counts.csv
     """
-    from sdlgm import SDLGMCounter
-    from sdlgm.data import TABLES, check_writable, read_counted, write_table
+    from sdlgm.data import GENERATED, TABLES, check_source, check_writable, read_counted, write_table
 
     check_writable(table, TABLES, inputs=[model, data])
+    check_model(model, "SDLGMCounter")
+    check_source(data, names=GENERATED)
+    from sdlgm import SDLGMCounter
+
     estimator = load_model(model, SDLGMCounter)
     names = tuple(str(name) for name in estimator.classes_)
     columns, n_features = _column_names(estimator), estimator.n_features_in_
-    dataset = read_counted(data, columns, optional=True, values=False, n_features=n_features)
-    predicted = estimator.predict_mean(dataset.table) if mean else estimator.predict(dataset.table)
-    write_table(table, predicted.reshape(len(predicted), -1), names)
+    with Progress("predict"):
+        dataset = read_counted(data, columns, optional=True, values=False, n_features=n_features)
+        predicted = estimator.predict_mean(dataset.table) if mean else estimator.predict(dataset.table)
+        write_table(table, predicted.reshape(len(predicted), -1), names)
     print_line(f"counts: {table} ({len(predicted)} rows, {len(names)} columns)")
 
 
@@ -95,15 +102,20 @@ def evaluate(model: Counter, data: CountData, as_json: AsJson = False) -> None:
 
     $ sdlgm count evaluate model.sdlgm digit_columns:test
     """
+    from sdlgm.data import GENERATED, check_source, read_counted
+
+    check_model(model, "SDLGMCounter")
+    check_source(data, names=GENERATED)
     from sdlgm import SDLGMCounter
-    from sdlgm.data import read_counted
 
     estimator = load_model(model, SDLGMCounter)
-    dataset = read_counted(data, _column_names(estimator), optional=True, n_features=estimator.n_features_in_)
+    with Progress(f"load {data}"):
+        dataset = read_counted(data, _column_names(estimator), optional=True, n_features=estimator.n_features_in_)
     n_classes = len(estimator.classes_)
     if dataset.counts.shape[1] != n_classes:
         raise DataError(f"{data}: has no counts for some of the {n_classes} classes that the model predicts")
-    evaluation = estimator.evaluate(dataset.table, dataset.targets)
+    with Progress("evaluate"):
+        evaluation = estimator.evaluate(dataset.table, dataset.targets)
     if as_json:
         typer.echo(json.dumps(asdict(evaluation), allow_nan=False))
         return

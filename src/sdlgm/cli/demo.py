@@ -27,11 +27,8 @@ def demo(
     $ sdlgm demo --out demo
     """
     check_report_dependencies()
-    from sdlgm import SDLGM
-    from sdlgm.data import load_data, write_codes, write_table
-    from sdlgm.report import write_report
+    from sdlgm.data import check_writable, load_data, write_codes, write_table
 
-    train, test = load_data("digits:train"), load_data("digits:test")
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         "report": folder / "report.html",
@@ -39,12 +36,18 @@ def demo(
         "codes": folder / "codes.npz",
         "decoded": folder / "decoded.npy",
     }
+    for path in files.values():
+        check_writable(path)
+    from sdlgm import SDLGM
+    from sdlgm.report import write_report
+
+    train, test = load_data("digits:train"), load_data("digits:test")
     model = SDLGM(**SETTINGS, max_iter=max_iter, random_state=seed, verbose=1).fit(train.X)
     codes = model.transform(test.X)
     model.save(files["model"])
     write_codes(files["codes"], codes)
     write_table(files["decoded"], model.inverse_transform(codes))
-    write_report(model, test, files["report"], random_state=seed)
+    write_report(model, test, files["report"], random_state=seed, verbose=1)
     print_evaluation(model.evaluate(test.X, random_state=seed), "digits:test")
     for name, path in files.items():
         print_line(f"{name:>8}: {path}")

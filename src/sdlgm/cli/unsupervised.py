@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sdlgm._optional import optional_import
+from sdlgm._progress import Progress
 from sdlgm.cli._arguments import AsJson, Data, LabelColumn, Model, ModelOut, OneFile, Seed, TableOut
 from sdlgm.cli._errors import handle_errors
-from sdlgm.cli._models import load_model
+from sdlgm.cli._models import check_model, load_model
 from sdlgm.cli._options import with_settings
-from sdlgm.cli._output import print_line, print_table, rows_bar
-from sdlgm.cli._tables import check_source, with_table_options, write_decoded
+from sdlgm.cli._output import print_line, print_table
+from sdlgm.cli._tables import with_table_options, write_decoded
 from sdlgm.errors import DataError
 
 if TYPE_CHECKING:
-    from sdlgm import Evaluation
+    from sdlgm import SDLGM, Evaluation
     from sdlgm.data import TableOptions
 
 app = typer.Typer()
@@ -55,10 +56,12 @@ def fit(
 
     $ sdlgm fit trace.csv.gz --out model.sdlgm --time-column Timestamp --window 16 --drop CellID
     """
-    from sdlgm import SDLGM
-    from sdlgm.data import TableOptions, check_writable, open_rows, read_for_fit
+    from sdlgm.data import TableOptions, check_source, check_writable, open_rows, read_for_fit
 
     check_writable(model, inputs=[data])
+    check_source(data)
+    from sdlgm import SDLGM
+
     estimator = SDLGM(**settings)
     if stream or Path(data).is_dir():
         rows = open_rows(data, label_column=label_column)
@@ -71,7 +74,9 @@ def fit(
             )
         estimator.fit(rows)
     else:
-        estimator.fit(read_for_fit(data, options, label_column))
+        with Progress(f"load {data}"):
+            table = read_for_fit(data, options, label_column)
+        estimator.fit(table)
     estimator.save(model)
     print_line(f"model: {model} ({_likelihood(estimator)})")
 
@@ -117,11 +122,12 @@ def encode(
 
     $ sdlgm encode model.sdlgm measurements/ --out codes/
     """
-    from sdlgm import SDLGM
-    from sdlgm.data import CODES, CodesWriter, check_writable, open_for_model, origin_arrays
+    from sdlgm.data import CODES, CodesWriter, check_source, check_writable, open_for_model, origin_arrays
 
     if codes.suffix not in (*CODES, "") and not codes.is_dir():  # a folder that exists is continued
         raise DataError(f"{codes}: codes are written to a .npz file, or to a folder, whose name has no ending")
+    check_model(model, "SDLGM")
+    check_source(data)
     if codes.suffix not in CODES:
         n_workers = (workers or os.cpu_count() or 1) if engine is Engine.RAY else 0
         options = {"n_candidates": n_candidates, "rate": rate, "budget": budget}
@@ -130,14 +136,15 @@ def encode(
     if engine is Engine.RAY:
         raise typer.BadParameter("--engine ray writes to a folder; give --out a name without an ending.")
     check_writable(codes, CODES, inputs=[model, data])
-    check_source(data)
+    from sdlgm import SDLGM
+
     estimator = load_model(model, SDLGM)
     rows = open_for_model(data, estimator, label_column, stride)
     writer = CodesWriter(codes, None if rows.windows is None else origin_arrays(rows.windows.origins))
-    with writer, rows_bar(rows.n_rows) as advance:
+    with writer, Progress("encode", rows.n_rows, unit="rows") as progress:
         for matrix in estimator.transform_batches(rows.batches, n_candidates=n_candidates, rate=rate, budget=budget):
             writer.append(matrix)
-            advance(matrix.shape[0])
+            progress.advance(matrix.shape[0])
     n_active = f"{writer.n_active_total / writer.n_rows:.2f} active slots on average, {writer.n_active_max} at most"
     print_line(f"codes: {codes} ({writer.n_rows} rows, {n_active})")
 
@@ -146,9 +153,7 @@ def _encode_parts(
     model: Path, data: str, folder: Path, options: dict[str, Any], label_column: str | None, n_workers: int
 ) -> None:
     """Encode into a folder: with workers of a Ray cluster, or in this process if ``n_workers`` is 0."""
-    from sdlgm import SDLGM
     from sdlgm.data import CodedParts, checksum, open_rows
-    from sdlgm.estimators._ray import encode_with_ray
 
     rows = open_rows(data, label_column=label_column)
     if rows is None:
@@ -157,13 +162,16 @@ def _encode_parts(
         )
     if Path(data).absolute() in folder.absolute().parents:
         raise DataError(f"{folder}: is inside the folder of the data, where codes would be read as data")
+    from sdlgm import SDLGM
+    from sdlgm.estimators._ray import encode_with_ray
+
     estimator = load_model(model, SDLGM)
     coded = CodedParts(folder, rows, estimator.module_.config.n_features, {"model": checksum(model), **options})
-    with rows_bar(len(rows)) as advance:
+    with Progress("encode", len(rows), unit="rows") as progress:
         if n_workers:
-            encode_with_ray(model, coded, options, n_workers=n_workers, advance=advance)
+            encode_with_ray(model, coded, options, n_workers=n_workers, advance=progress.advance)
         else:
-            coded.encode(lambda part: estimator.transform(part, **options), advance)
+            coded.encode(lambda part: estimator.transform(part, **options), progress.advance)
     print_line(f"codes: {folder} ({len(rows)} rows in {len(rows.parts)} files)")
 
 
@@ -178,13 +186,18 @@ def decode(
 
     $ sdlgm decode model.sdlgm codes.npz --out decoded.csv
     """
-    from sdlgm import SDLGM
     from sdlgm.data import TABLES, check_writable, read_codes
 
     check_writable(data, TABLES, inputs=[model, codes])
-    estimator = load_model(model, SDLGM)
-    decoded = estimator.inverse_transform(read_codes(codes), encoded=True)
-    print_line(f"data: {data} ({write_decoded(data, estimator, decoded, codes)})")
+    check_model(model, "SDLGM")
+    with Progress("decode"):
+        counts = read_codes(codes)
+        from sdlgm import SDLGM
+
+        estimator = load_model(model, SDLGM)
+        decoded = estimator.inverse_transform(counts, encoded=True)
+        written = write_decoded(data, estimator, decoded, codes)
+    print_line(f"data: {data} ({written})")
 
 
 @app.command()
@@ -200,15 +213,19 @@ def evaluate(
 
     $ sdlgm evaluate model.sdlgm mnist:test --json
     """
-    from sdlgm import SDLGM
-    from sdlgm.data import open_rows, read_for_model
+    from sdlgm.data import check_source, open_rows, read_for_model
 
-    rows = open_rows(data, label_column=label_column) if Path(data).is_dir() else None
+    check_model(model, "SDLGM")
     check_source(data)
+    rows = open_rows(data, label_column=label_column) if Path(data).is_dir() else None
+    from sdlgm import SDLGM
+
     estimator = load_model(model, SDLGM)
     if rows is None:
-        rows = read_for_model(data, estimator, label_column)
-    evaluation = estimator.evaluate(rows, random_state=seed)
+        with Progress(f"load {data}"):
+            rows = read_for_model(data, estimator, label_column)
+    with Progress(f"evaluate {rows.shape[0]:,} rows"):
+        evaluation = estimator.evaluate(rows, random_state=seed)
     if as_json:
         typer.echo(json.dumps(asdict(evaluation) | {"discrete_bits": evaluation.discrete_bits}, allow_nan=False))
     else:
@@ -227,13 +244,17 @@ def sample(
 
     $ sdlgm sample model.sdlgm -n 100 --out new.npy
     """
-    from sdlgm import SDLGM
     from sdlgm.data import TABLES, check_writable
 
     check_writable(data, TABLES)
-    estimator = load_model(model, SDLGM)
-    drawn = estimator.sample(n, random_state=seed, encoded=True)
-    print_line(f"data: {data} ({write_decoded(data, estimator, drawn)})")
+    check_model(model, "SDLGM")
+    with Progress(f"draw {n:,} rows"):
+        from sdlgm import SDLGM
+
+        estimator = load_model(model, SDLGM)
+        drawn = estimator.sample(n, random_state=seed, encoded=True)
+        written = write_decoded(data, estimator, drawn)
+    print_line(f"data: {data} ({written})")
 
 
 @app.command()
@@ -242,6 +263,9 @@ def report(
     model: Model,
     data: OneFile,
     page: Annotated[Path, typer.Option("--out", help="File for the report.")] = Path("report.html"),
+    max_rows: Annotated[
+        int, typer.Option(help="Report on at most this many rows, evenly spaced; 0 for all.", min=0)
+    ] = 10_000,
     seed: Seed = 0,
     label_column: LabelColumn = None,
 ) -> None:
@@ -249,15 +273,19 @@ def report(
 
     $ sdlgm report model.sdlgm mnist:test --out report.html
     """
-    check_report_dependencies()
-    from sdlgm import SDLGM
-    from sdlgm.data import check_writable, load_for_model
-    from sdlgm.report import write_report
+    from sdlgm.data import check_source, check_writable, load_for_model
 
     check_writable(page, inputs=[model, data])
+    check_model(model, "SDLGM")
     check_source(data)
+    check_report_dependencies()
+    from sdlgm import SDLGM
+    from sdlgm.report import write_report
+
     estimator = load_model(model, SDLGM)
-    write_report(estimator, load_for_model(data, estimator, label_column), page, random_state=seed)
+    with Progress(f"load {data}"):
+        dataset = load_for_model(data, estimator, label_column)
+    write_report(estimator, dataset, page, random_state=seed, max_rows=max_rows or None, verbose=1)
     print_line(f"report: {page}")
 
 

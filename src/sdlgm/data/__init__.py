@@ -7,19 +7,20 @@ from sdlgm.data.dataset import CountDataset, Dataset, MultiLabelDataset
 from sdlgm.data.digit_pictures import digit_columns, scattered_digits
 from sdlgm.data.formats import kind_of
 from sdlgm.data.formats.idx import read_idx
-from sdlgm.data.loading import check_exists, load_data
+from sdlgm.data.loading import check_source, load_data
 from sdlgm.data.named import DATASETS, fetch, find_file
 from sdlgm.data.origin_files import origin_arrays, read_origins
 from sdlgm.data.rows import RowFiles, SpooledRows, is_stream, open_rows, rows_of
 from sdlgm.data.schema import Column, Schema
 from sdlgm.data.table_rows import TableOptions, load_for_model, open_for_model, read_for_fit, read_for_model
 from sdlgm.data.tables import CODES, TABLES, check_writable, read_table, write_columns, write_table
-from sdlgm.data.targets import load_mulan, read_counted, read_labelled
+from sdlgm.data.targets import GENERATED, load_mulan, read_counted, read_labelled
 from sdlgm.data.windowing import EncodedRows, Origins, Windows, encode_table, windows
 
 __all__ = [
     "CODES",
     "DATASETS",
+    "GENERATED",
     "TABLES",
     "Batches",
     "CodedParts",
@@ -35,7 +36,7 @@ __all__ = [
     "SpooledRows",
     "TableOptions",
     "Windows",
-    "check_exists",
+    "check_source",
     "check_writable",
     "checksum",
     "digit_columns",

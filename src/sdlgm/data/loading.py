@@ -1,10 +1,11 @@
 """Load data by a path or by the name of a data set."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from sdlgm.data.dataset import Dataset, MultiLabelDataset
 from sdlgm.data.formats import existing_file, kind_of, open_file
-from sdlgm.data.named import DATASETS, load_named
+from sdlgm.data.named import DATASETS, check_name, load_named
 from sdlgm.data.source import Block, RowSource, WholeSource
 from sdlgm.data.tables import read_source
 from sdlgm.errors import DataError
@@ -40,17 +41,25 @@ def is_path(source: str) -> bool:
     return Path(source).is_file() or "." in source or "/" in source
 
 
-def check_exists(source: str) -> None:
-    """Raise if a source is the path of a file that is not there, or of an unknown kind.
+def check_source(source: str, *, names: Collection[str] | None = None) -> None:
+    """Raise if a source is no file of a known kind, no folder and no data set. Nothing is read. Call this before work.
 
     Parameters
     ----------
     source : str
-        Path of a file or of a folder, or name of a data set.
+        Path of a file or a folder, or name of a data set.
+    names : collection of str or None, default=None
+        Names of data sets, without splits; None for those of `DATASETS`.
 
     """
-    if is_path(source) and not Path(source).is_dir():
+    if Path(source).is_dir():
+        return
+    if is_path(source):
         kind_of(existing_file(Path(source)))
+    elif names is None:
+        check_name(source)
+    elif source.partition(":")[0] not in names:
+        raise DataError(f"{source}: no file and no data set of that name; known are {', '.join(names)}")
 
 
 def open_source(source: str, label_column: str | None = None, *, labels: bool = True) -> RowSource:

@@ -81,12 +81,18 @@ def load_named(name: str) -> Dataset | MultiLabelDataset:
     Dataset or MultiLabelDataset
 
     """
+    base, split = check_name(name)
+    return DATASETS[base].load(split)
+
+
+def check_name(name: str) -> tuple[str, str]:
+    """Return the name of a data set and its split, ``""`` for the default, or raise if there is no such data set."""
     base, _, split = name.partition(":")
     if base not in DATASETS:
         raise DataError(f"{name}: no file and no data set of that name; named data sets are {', '.join(DATASETS)}")
     if split not in ("", "train", "test"):
         raise DataError(f"{name}: the splits are {base}:train and {base}:test")
-    return DATASETS[base].load(split)
+    return base, split
 
 
 def cache_folder() -> Path:

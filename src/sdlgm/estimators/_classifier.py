@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from sdlgm import train
+from sdlgm._progress import Progress
 from sdlgm.errors import NumericalError
 from sdlgm.estimators._base import (
     SUPERVISED_CONSTRAINTS,
@@ -136,7 +137,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
     device : str, default="cpu"
         A torch device, such as cpu or cuda.
     verbose : int, default=0
-        Show a progress bar if not 0.
+        If not 0, show progress on the standard error once the work has taken a few seconds.
 
     Attributes
     ----------
@@ -296,7 +297,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         scaling = Scaling.standardizing(columns)
         forest = None
         if self.n_trees:
-            forest = Forest.fit(scaling.apply(rows), indicator, int(self.n_trees), seed)
+            with Progress(f"fit {self.n_trees} trees", visible=bool(self.verbose)):
+                forest = Forest.fit(scaling.apply(rows), indicator, int(self.n_trees), seed)
         return FittedClassifier(
             module=module.to(device),
             scaling=scaling,
@@ -327,13 +329,17 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             raise ValueError(f"threshold={self.threshold!r} needs at least {_FOLDS} rows; give a number")
         of_fold = cast(Self, clone(self)).set_params(threshold=0.5, max_active=max_active, verbose=0)
         numbers = itertools.count()
+        progress = Progress("choose the threshold", _FOLDS, unit="folds", visible=bool(self.verbose))
 
         def fit_predict(fitted: np.ndarray, held_out: np.ndarray) -> np.ndarray:
             if self.checkpoint_dir is not None:
                 of_fold.set_params(checkpoint_dir=Path(self.checkpoint_dir) / f"fold-{next(numbers)}")
-            return of_fold.fit(rows[fitted], indicator[fitted], unlabelled=further).predict_proba(rows[held_out])
+            probs = of_fold.fit(rows[fitted], indicator[fitted], unlabelled=further).predict_proba(rows[held_out])
+            progress.advance()
+            return probs
 
-        probs = out_of_fold(fit_predict, indicator, _FOLDS, self._seed_of(self.random_state))
+        with progress:
+            probs = out_of_fold(fit_predict, indicator, _FOLDS, self._seed_of(self.random_state))
         return (best_thresholds if self.threshold == "cv_per_label" else best_threshold)(indicator, probs, max_active)
 
     def _model_config(self, n_inputs: int, n_labels: int, max_active: int) -> MultiLabelConfig:

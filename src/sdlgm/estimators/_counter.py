@@ -106,7 +106,7 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
     device : str, default="cpu"
         A torch device, such as cpu or cuda.
     verbose : int, default=0
-        Show a progress bar if not 0.
+        If not 0, show progress on the standard error once the work has taken a few seconds.
 
     Attributes
     ----------

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sdlgm import _tensorfile
+from sdlgm._fileheader import MODEL
 from sdlgm.data import Schema
 from sdlgm.errors import ModelFileError
 from sdlgm.estimators._checks import check_count, usable_device
@@ -24,7 +25,6 @@ from sdlgm.train import record_of, state_of
 if TYPE_CHECKING:
     from sdlgm.estimators._base import TorchEstimator
 
-KIND = "sdlgm-model"
 # Longest message of another library that is repeated in an error.
 _LONGEST_REASON = 500
 # Settings of a run on some machine, not of the model.
@@ -71,7 +71,7 @@ def save(estimator: "TorchEstimator", path: str | os.PathLike[str]) -> None:
     tensors |= estimator._fitted_tensors()
     tensors["scaling.location"] = torch.from_numpy(fitted.scaling.location)
     tensors["scaling.scale"] = torch.from_numpy(fitted.scaling.scale)
-    _tensorfile.write(path, KIND, document, tensors)
+    _tensorfile.write(path, MODEL, document, tensors)
 
 
 def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
@@ -97,7 +97,7 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
 
     """
     target = usable_device(device)
-    content = _tensorfile.read(path, KIND)
+    content = _tensorfile.read(path, MODEL)
     document = content.document
     try:
         name = document["estimator"]

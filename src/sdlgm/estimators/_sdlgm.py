@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from sdlgm import train
+from sdlgm._progress import Progress
 from sdlgm.data import RowFiles, SpooledRows, is_stream, rows_of
 from sdlgm.errors import DataError
 from sdlgm.estimators import _evaluation
@@ -220,7 +221,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         Let `torch.compile` fuse the networks. It needs a C++ compiler and takes up to a minute at the first iteration.
         Results differ by rounding only. On a CPU there is little to gain.
     verbose : int, default=0
-        Show a progress bar if not 0.
+        If not 0, show progress on the standard error once the work has taken a few seconds.
 
     Attributes
     ----------
@@ -443,7 +444,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         """Fit, as the only process or as one of several. Return a message if the fit did not work."""
         rows = self._validate_rows(rows_of(X), reset=True, min_rows=2)
         seed = self._seed_of(self.random_state)
-        data = prepare_training(rows, self.validation_fraction if self.early_stopping else None, seed)
+        with Progress("read rows", visible=bool(self.verbose) and processes.is_first):
+            data = prepare_training(rows, self.validation_fraction if self.early_stopping else None, seed)
         if self.devices * self.num_nodes > 1 and data.n_rows < self.batch_size:
             raise ValueError(
                 f"batch_size={self.batch_size}, and there are {data.n_rows} rows to train on; set a smaller one"

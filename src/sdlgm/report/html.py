@@ -7,14 +7,18 @@ import io
 import math
 import os
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sdlgm import __version__
 from sdlgm._files import remove_abandoned_files, write_text
 from sdlgm._optional import optional_import
+from sdlgm._progress import Progress
 from sdlgm.data import Dataset
 from sdlgm.report import figures
 
@@ -23,16 +27,28 @@ if TYPE_CHECKING:
 
     from sdlgm import SDLGM
 
+MAX_ROWS = 10_000
+"""Observations on which a report is based by default. The standard error of its means is a hundredth of the spread."""
+
 
 @dataclass(frozen=True)
 class _Section:
     title: str
     caption: str
-    image: str
+    draw: Callable[[figures.Codes], Figure]
+    image: str = ""
     """PNG in base64."""
 
 
-def write_report(model: SDLGM, data: Dataset, path: str | os.PathLike[str], *, random_state: int = 0) -> Path:
+def write_report(
+    model: SDLGM,
+    data: Dataset,
+    path: str | os.PathLike[str],
+    *,
+    random_state: int = 0,
+    max_rows: int | None = MAX_ROWS,
+    verbose: int = 0,
+) -> Path:
     """Write a report on a fitted model.
 
     Parameters
@@ -45,6 +61,10 @@ def write_report(model: SDLGM, data: Dataset, path: str | os.PathLike[str], *, r
         HTML file to write. It is replaced only once the report is complete.
     random_state : int
         Seed of the sampled codes and of t-SNE.
+    max_rows : int or None, default=10000
+        Report on at most this many observations, evenly spaced; the page says how many there are. None for all.
+    verbose : int, default=0
+        If positive, show progress on the standard error.
 
     Returns
     -------
@@ -61,78 +81,95 @@ def write_report(model: SDLGM, data: Dataset, path: str | os.PathLike[str], *, r
     optional_import("matplotlib", "report")  # before the evaluation, which takes time
     template = files("sdlgm.report").joinpath("template.html").read_text(encoding="utf-8")
     page = jinja2.Environment(autoescape=jinja2.select_autoescape(default=True)).from_string(template)
-    evaluation = model.evaluate(data.table, random_state=random_state)
-    text = page.render(
-        data=data.name,
-        evaluation=evaluation,
-        bits=evaluation.kl / math.log(2),
-        model=model,
-        kinds=Counter(model.likelihoods_.tolist()),
-        settings={name: value for name, value in model.get_params().items() if value is not None},
-        sections=_sections(model, data, evaluation.max_active, random_state),
-        version=__version__,
-    )
-    written = write_text(path, text)
+    n_rows = data.X.shape[0]
+    if max_rows is not None and n_rows > max_rows:
+        data = _some_rows(data, figures.evenly_spaced(n_rows, max_rows))
+    sections = _sections(model, data)
+    with Progress("report", 2 + len(sections), visible=bool(verbose)) as progress:
+        progress.update(0, "evaluation")
+        evaluation = model.evaluate(data.table, random_state=random_state)
+        progress.update(1, "codes")
+        codes = figures.Codes.of(model, data, evaluation.max_active, random_state)
+        drawn = []
+        for number, section in enumerate(sections, start=2):
+            progress.update(number, section.title.lower())
+            drawn.append(replace(section, image=_png(section.draw(codes))))
+        text = page.render(
+            data=data.name,
+            n_rows=n_rows,
+            evaluation=evaluation,
+            bits=evaluation.kl / math.log(2),
+            model=model,
+            kinds=Counter(model.likelihoods_.tolist()),
+            settings={name: value for name, value in model.get_params().items() if value is not None},
+            sections=drawn,
+            version=__version__,
+        )
+        written = write_text(path, text)
     remove_abandoned_files(written)
     return written
 
 
-def _sections(model: SDLGM, data: Dataset, budget: int, random_state: int) -> list[_Section]:
-    codes = model.transform(data.table)
-    drawn = model.sample_codes(data.table, random_state=random_state)
+def _some_rows(data: Dataset, rows: np.ndarray) -> Dataset:
+    return replace(data, X=data.X[rows], labels=None if data.labels is None else data.labels[rows])
+
+
+def _sections(model: SDLGM, data: Dataset) -> list[_Section]:
     sections = [
-        _section(
+        _Section(
             "Reconstructions",
             "Observations and the mean of p(x | z) for their codes from transform.",
-            figures.reconstructions(model, data, codes),
+            lambda codes: figures.reconstructions(model, data, codes.best),
         )
     ]
     if data.image_shape is not None:
         sections.append(
-            _section(
+            _Section(
                 "Features of single codes",
                 "Each row shows an observation, the effect of each feature in its code on the reconstruction (title: "
                 "feature × count; red: pixel value increases, blue: decreases), and the reconstruction.",
-                figures.reading_a_code(model, data, codes),
+                lambda codes: figures.reading_a_code(model, data, codes.best),
             )
         )
+    n_mapped = min(data.X.shape[0], figures.MAP_ROWS)
     sections += [
-        _section(
+        _Section(
             "Sparsity",
             "Left: distribution of the number of active slots, for codes sampled from q(z | x) and for codes from "
             "transform; right: distribution of the gate logits over the observations.",
-            figures.sparsity(model, data, codes, drawn, budget),
+            lambda codes: figures.sparsity(model, data, codes.best, codes.drawn, codes.budget),
         ),
-        _section(
+        _Section(
             "Map of the codes",
-            "t-SNE embedding of sampled codes, coloured by "
+            f"t-SNE embedding of {n_mapped:,} sampled codes, coloured by "
             + ("label (not used in training)." if data.labels is not None else "the number of active slots."),
-            figures.code_map(data, drawn, random_state),
+            lambda codes: figures.code_map(data, codes.drawn, codes.random_state),
         ),
-        _section(
+        _Section(
             "Effect of each feature",
             f"Mean difference between the reconstructions of codes with and without each of the (at most "
             f"{figures.ATLAS_FEATURES}) most used features, relative to the largest difference of the "
             f"{'feature' if data.image_shape else 'column'} (red: increase, blue: decrease).",
-            figures.feature_atlas(model, data, codes),
+            lambda codes: figures.feature_atlas(model, data, codes.best),
         ),
-        _section(
+        _Section(
             "Feature usage",
             "Fraction of observations whose code contains each feature, in decreasing order.",
-            figures.usage(codes, drawn),
+            lambda codes: figures.usage(codes.best, codes.drawn),
         ),
-        _section(
+        _Section(
             "Training",
             "Negative ELBO with discrete and with relaxed codes, KL divergence from the prior, expected number of "
             "active slots and number of features in use, on held-out rows with early stopping and on training rows "
             "otherwise.",
-            figures.training_curves(model, budget),
+            lambda codes: figures.training_curves(model, codes.budget),
         ),
     ]
     return sections
 
 
-def _section(title: str, caption: str, figure: Figure) -> _Section:
+def _png(figure: Figure) -> str:
+    """Return a figure as PNG in base64."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=130)
-    return _Section(title, caption, base64.b64encode(buffer.getvalue()).decode("ascii"))
+    return base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -15,6 +15,7 @@ from sdlgm import _tensorfile
 from sdlgm._files import check_folder, remove_temporary_files
 from sdlgm._version import __version__
 from sdlgm.errors import CheckpointError, ModelFileError
+from sdlgm.train.adam import Moments
 from sdlgm.train.lock import locked
 from sdlgm.train.monitor import record_of
 from sdlgm.train.progress import Progress
@@ -60,8 +61,8 @@ class Checkpoint:
         """Write the checkpoint, whole or not at all."""
         tensors = {f"module.{name}": tensor for name, tensor in state_of(trainer.module).items()}
         tensors |= {f"estimator.{name}": tensor for name, tensor in state_of(trainer.estimator).items()}
-        for index, state in trainer.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{name}": tensor.cpu().clone() for name, tensor in state.items()}
+        for index, state in trainer.optimizer.moments().items():
+            tensors |= {f"optimizer.{index}.{name}": tensor.cpu() for name, tensor in state.items()}
         tensors["generator"] = trainer.generator.get_state()
         if progress.best_parameters is not None:
             tensors |= {f"best.{name}": tensor for name, tensor in progress.best_parameters.items()}
@@ -125,11 +126,11 @@ class Checkpoint:
 
     @staticmethod
     def _restore_optimizer(trainer: Trainer, tensors: dict[str, Tensor]) -> None:
-        state: dict[int, dict[str, torch.Tensor]] = {}
+        state: dict[int, Moments] = {}
         for name, tensor in tensors.items():
             index, _, key = name.partition(".")
             state.setdefault(int(index), {})[key] = tensor
-        parameters = list(trainer.trained())
+        parameters = trainer.trained()
         for index, of_parameter in state.items():
             if not 0 <= index < len(parameters):
                 raise ValueError(f"optimizer.{index} belongs to no parameter")
@@ -137,10 +138,7 @@ class Checkpoint:
                 expected = torch.Size() if name == "step" else parameters[index].shape
                 if tensor.shape != expected:
                     raise ValueError(f"optimizer.{index}.{name} has the shape {tuple(tensor.shape)}")
-                if name != "step":  # the fused optimiser expects moments with the memory layout of their parameter
-                    of_parameter[name] = torch.empty_like(parameters[index], device="cpu").copy_(tensor)
-        groups = trainer.optimizer.state_dict()["param_groups"]
-        trainer.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        trainer.optimizer.load_moments(state)
 
 
 def _whole(name: str, value: Any, most: int) -> int:

@@ -4,13 +4,14 @@ import contextlib
 import signal
 from collections.abc import Callable
 
+from sdlgm._progress import Progress as ProgressBar
 from sdlgm._signals import Interrupted, handled
 from sdlgm.errors import ModelFileError, TrainingDivergedError
 from sdlgm.train import schedules
 from sdlgm.train.batches import Batches
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.monitor import Monitor
-from sdlgm.train.progress import Progress, ProgressBar
+from sdlgm.train.progress import Progress, state_of_run
 from sdlgm.train.trainer import Module, Trainer, state_of
 
 
@@ -42,7 +43,7 @@ def fit(
     resume : bool, default=False
         Continue from the checkpoint, if there is one.
     visible : bool, default=False
-        Show a progress bar.
+        Show progress on the standard error, if the run takes longer than a few seconds.
     callback : callable or None, default=None
         Called as ``callback(module, iteration)`` after every iteration.
 
@@ -54,7 +55,11 @@ def fit(
         if checkpoint is not None:
             _begin(trainer, progress, checkpoint, resume)
         bar = ProgressBar(
-            trainer.config.max_iter, visible=visible and trainer.processes.is_first, completed=trainer.iteration
+            "fit",
+            trainer.config.max_iter,
+            unit="iterations",
+            completed=trainer.iteration,
+            visible=visible and trainer.processes.is_first,
         )
         noted: list[int] = []
         with bar, _noted_signals(noted, active=checkpoint is not None):
@@ -94,7 +99,7 @@ def _iterate(
             keep = keep or (checkpoint is not None and _has_settled(trainer, progress))
         if callback is not None:
             callback(module, trainer.iteration)
-        bar.update(trainer.iteration, progress.history[-1] if progress.history else None)
+        bar.update(trainer.iteration, state_of_run(progress.history[-1] if progress.history else None))
         if keep and checkpoint is not None:
             if processes.is_first:
                 checkpoint.save(trainer, progress)

@@ -1,8 +1,6 @@
-"""The state of a run: its curves, its best point, and the progress bar."""
+"""The state of a run: its curves and its best point."""
 
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
 
 from torch import Tensor
 
@@ -22,40 +20,6 @@ class Progress:
         return max((record.objective(rate) for record in self.history), default=float("-inf"))
 
 
-class ProgressBar:
-    """A progress bar with the bound, the mean number of active slots and the time left; hidden unless ``visible``."""
-
-    def __init__(self, total: int, *, visible: bool, completed: int = 0):
-        self.visible = visible
-        if not visible:
-            return
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as RichProgress
-
-        self._bar = RichProgress(  # at most eighty columns wide
-            BarColumn(bar_width=14),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[state]}"),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-        )
-        self._task = self._bar.add_task("fit", total=total, completed=completed, state="")
-
-    def update(self, iteration: int, record: Record | None) -> None:
-        if not self.visible:
-            return
-        state = ""
-        if record is not None:
-            state = f"bound {record.discrete:.1f} nats, {record.n_active:.1f} active"
-        self._bar.update(self._task, completed=iteration, state=state)
-
-    def __enter__(self) -> Self:
-        if self.visible:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.visible:
-            self._bar.stop()
+def state_of_run(record: Record | None) -> str:
+    """Return what the last point of the curves says, for the progress bar."""
+    return "" if record is None else f"bound {record.discrete:.1f} nats, {record.n_active:.1f} active"

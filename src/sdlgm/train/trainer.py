@@ -1,8 +1,6 @@
 """One step of training, and the state of a run between two of them."""
 
-import copy
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -14,6 +12,7 @@ from sdlgm.gradients import GRADIENTS, GradientEstimator
 from sdlgm.model.modules.base import Batch, Objective, Step, TrainableModule
 from sdlgm.model.noise import Noise
 from sdlgm.train import schedules
+from sdlgm.train.adam import Adam, Moments
 from sdlgm.train.batches import binarize
 from sdlgm.train.config import TrainConfig
 from sdlgm.train.processes import ALONE, Processes
@@ -66,13 +65,9 @@ class Trainer(Generic[Module]):
         self.optimizer = self._new_optimizer()
         self._add_estimator(self._new_estimator())
 
-    def _new_optimizer(self) -> torch.optim.Optimizer:
+    def _new_optimizer(self) -> Adam:
         trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
-        if not self.config.weight_decay:
-            return torch.optim.Adam(trained, lr=self.config.learning_rate, fused=True)
-        return torch.optim.AdamW(
-            trained, lr=self.config.learning_rate, weight_decay=self.config.weight_decay, fused=True
-        )
+        return Adam(trained, self.config.learning_rate, self.config.weight_decay)
 
     def _new_estimator(self) -> GradientEstimator:
         kind = GRADIENTS[self.config.gradient]
@@ -81,13 +76,13 @@ class Trainer(Generic[Module]):
     def _add_estimator(self, estimator: GradientEstimator) -> None:
         """Set the gradient estimator, and add its parameters to the optimiser as a second group."""
         self.estimator = estimator
-        for group in self.optimizer.param_groups[1:]:
-            for parameter in group["params"]:
+        for group in self.optimizer.groups[1:]:
+            for parameter in group:
                 self.optimizer.state.pop(parameter, None)
-        del self.optimizer.param_groups[1:]
+        del self.optimizer.groups[1:]
         parameters = list(estimator.parameters())
         if parameters:
-            self.optimizer.add_param_group({"params": parameters})
+            self.optimizer.groups.append(parameters)
 
     def configure(self, config: TrainConfig) -> None:
         """Continue with other options of training."""
@@ -129,10 +124,9 @@ class Trainer(Generic[Module]):
         self.training_sum, self.n_training_steps = 0.0, 0
         return total / n_steps + log_jacobian if n_steps else None
 
-    def trained(self) -> Iterator[nn.Parameter]:
-        """Iterate over the trained parameters in the order of the optimiser."""
-        for group in self.optimizer.param_groups:
-            yield from group["params"]
+    def trained(self) -> list[nn.Parameter]:
+        """Return the trained parameters in the order of the optimiser."""
+        return self.optimizer.parameters
 
     def snapshot(self) -> "Snapshot":
         """Return a copy of everything that a divergence could spoil."""
@@ -142,7 +136,7 @@ class Trainer(Generic[Module]):
             estimator=self.estimator,
             module_state=state_of(self.module),
             estimator_state=state_of(self.estimator),
-            moments=copy.deepcopy(self.optimizer.state_dict()["state"]),
+            moments=self.optimizer.moments(),
             noise=self.generator.get_state(),
             training=(self.training_sum, self.n_training_steps),
         )
@@ -154,8 +148,7 @@ class Trainer(Generic[Module]):
         self.module.load_state_dict(snapshot.module_state)
         self._add_estimator(snapshot.estimator)
         self.estimator.load_state_dict(snapshot.estimator_state)
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": snapshot.moments, "param_groups": groups})
+        self.optimizer.load_moments(snapshot.moments)
         self.generator.set_state(snapshot.noise)
         self.training_sum, self.n_training_steps = snapshot.training
 
@@ -174,8 +167,7 @@ class Trainer(Generic[Module]):
 
     def _follow_schedules(self) -> None:
         config = self.config
-        for group in self.optimizer.param_groups:
-            group["lr"] = schedules.learning_rate(config, self.iteration)
+        self.optimizer.learning_rate = schedules.learning_rate(config, self.iteration)
         if config.final_temperature is not None:
             self.module.schedule_temperatures(lambda initial: schedules.temperature(initial, config, self.iteration))
         # While the KL is phased in, codes carry little information. A prior that followed them would give low
@@ -194,7 +186,7 @@ class Snapshot:
     estimator: GradientEstimator
     module_state: dict[str, Tensor]
     estimator_state: dict[str, Tensor]
-    moments: dict[int, dict[str, Tensor]]
+    moments: dict[int, Moments]
     """State of the optimiser."""
     noise: Tensor
     """State of the generator."""

@@ -1,0 +1,82 @@
+"""Errors about arguments and files come before the imports that take seconds."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from commands import run
+from sdlgm.cli import app
+
+HEAVY = ("torch", "sklearn", "numba", "pandas", "pyarrow", "matplotlib")
+OUT, TABLE = ("--out", "OUT"), ("--out", "OUT.csv")
+MISTAKES = {
+    "fit, no file": (("fit", "no.npy", *OUT), "no.npy: there is no such file"),
+    "fit, no data set": (("fit", "nonsense", *OUT), "named data sets are"),
+    "fit, no split": (("fit", "digits:nonsense", *OUT), "the splits are"),
+    "fit, unknown format": (("fit", "WORDS", *OUT), "unknown kind of file"),
+    "fit, out of range": (("fit", "digits", *OUT, "--max-active", "0"), "--max-active: 0 is out of range"),
+    "fit, features": (("fit", "digits", *OUT, "--n-components", "0"), "--n-components: 0 is out of range"),
+    "fit, unknown name": (("fit", "digits", *OUT, "--gradient", "nonsense"), "is not one of"),
+    "fit, no folder": (("fit", "digits", "--out", "no/such/folder/m"), "make it first"),
+    "encode, no model": (("encode", "no.sdlgm", "digits", "--out", "OUT.npz"), "no.sdlgm: there is no such file"),
+    "encode, broken model": (("encode", "WORDS", "digits", "--out", "OUT.npz"), "damaged"),
+    "encode, no file": (("encode", "MODEL", "no.csv", "--out", "OUT.npz"), "no.csv: there is no such file"),
+    "decode, no codes": (("decode", "MODEL", "no.npz", *TABLE), "no.npz: there is no such file"),
+    "decode, ending": (("decode", "MODEL", "no.npz", *OUT), "cannot write this kind of file"),
+    "evaluate, no file": (("evaluate", "MODEL", "no.csv"), "no.csv: there is no such file"),
+    "report, no file": (("report", "MODEL", "no.csv", *OUT), "no.csv: there is no such file"),
+    "sample, no model": (("sample", "no.sdlgm", *TABLE), "no.sdlgm: there is no such file"),
+    "classify fit, no file": (("classify", "fit", "no.csv", *OUT), "no.csv: there is no such file"),
+    "classify fit, out of range": (("classify", "fit", "emotions", *OUT, "--dropout", "2"), "--dropout: 2 is out of"),
+    "classify predict, kind": (("classify", "predict", "MODEL", "emotions", *TABLE), "an SDLGMClassifier is needed"),
+    "classify evaluate, no file": (("classify", "evaluate", "no.sdlgm", "emotions"), "there is no such file"),
+    "count fit, no file": (("count", "fit", "no.npz", *OUT), "no.npz: there is no such file"),
+    "count predict, kind": (("count", "predict", "MODEL", "x.csv", *TABLE), "an SDLGMCounter is needed"),
+    "count evaluate, no model": (("count", "evaluate", "no.sdlgm", "x.csv"), "no.sdlgm: there is no such file"),
+}
+
+
+@pytest.fixture
+def files(tmp_path) -> dict[str, str]:
+    (tmp_path / "words.txt").write_text("some words that are neither data nor a model")
+    document = {"format": "sdlgm-model", "version": 2, "document": {"estimator": "SDLGM"}}
+    header = json.dumps({"__metadata__": {"sdlgm": json.dumps(document)}}).encode()
+    (tmp_path / "model.sdlgm").write_bytes(len(header).to_bytes(8, "little") + header)
+    names = {"WORDS": "words.txt", "MODEL": "model.sdlgm", "OUT": "out", "OUT.csv": "out.csv", "OUT.npz": "out.npz"}
+    return {name: str(tmp_path / file) for name, file in names.items()}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test__mistake__every_command__is_an_error_with_code_two(files, name):
+    arguments, message = MISTAKES[name]
+    result = run(*(files.get(argument, argument) for argument in arguments), code=2)
+    assert message in " ".join(result.stderr.replace("│", "").split())
+
+
+def test__mistakes__together__import_nothing_heavy(files):
+    """In one process, for the sake of time: the last one tells of all."""
+    calls = [[files.get(argument, argument) for argument in arguments] for arguments, _ in MISTAKES.values()]
+    code = f"""
+import sys
+from sdlgm.cli import app
+for arguments in {calls!r}:
+    try:
+        app(arguments)
+    except SystemExit as stop:
+        assert stop.code == 2, arguments
+    heavy = [name for name in {HEAVY} if name in sys.modules]
+    assert not heavy, (arguments, heavy)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+
+def test__commands__all_of_them__have_mistakes_here():
+    known = {name.split(",")[0] for name in MISTAKES}
+    for group in ("", "classify", "count"):
+        members = app.registered_commands if not group else []
+        typers = [one.typer_instance for one in app.registered_groups if (one.name or "") == group]
+        members = [*members, *(command for one in typers for command in one.registered_commands)]
+        names = {f"{group} {command.name or command.callback.__name__}".strip() for command in members}
+        assert names - {"demo"} <= known
