@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sdlgm.estimators import (
         PAPER,
         SDLGM,
+        Contributions,
         CountEvaluation,
         Evaluation,
         LabelEvaluation,
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
         PosteriorProbs,
         SDLGMClassifier,
         SDLGMCounter,
+        SDLGMDetector,
         load,
     )
 
 _ESTIMATORS = (
     "PAPER",
     "SDLGM",
+    "Contributions",
     "CountEvaluation",
     "Evaluation",
     "LabelEvaluation",
@@ -47,6 +50,7 @@ _ESTIMATORS = (
     "PosteriorProbs",
     "SDLGMClassifier",
     "SDLGMCounter",
+    "SDLGMDetector",
     "load",
 )
 __all__ = [
@@ -54,6 +58,7 @@ __all__ = [
     "SDLGM",
     "BudgetError",
     "CheckpointError",
+    "Contributions",
     "CountEvaluation",
     "DataError",
     "DownloadError",
@@ -67,6 +72,7 @@ __all__ = [
     "ProcessLostError",
     "SDLGMClassifier",
     "SDLGMCounter",
+    "SDLGMDetector",
     "SDLGMError",
     "TrainingDivergedError",
     "WriteError",

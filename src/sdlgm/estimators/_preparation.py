@@ -113,7 +113,13 @@ class Scaling:
     @property
     def log_jacobian(self) -> float:
         """The term that turns the log-density of a scaled row into that of the row itself."""
-        return -float(np.log(self.scale[self.scale > 0]).sum())
+        return float(self.log_jacobians.sum())
+
+    @property
+    def log_jacobians(self) -> np.ndarray:
+        """The part of each column in that term; 0 for a constant column, which has no density."""
+        varies = self.scale > 0
+        return -np.log(self.scale, out=np.zeros_like(self.scale), where=varies)
 
     def apply(self, rows: Rows) -> np.ndarray:
         """Return scaled rows, dense and in single precision."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from sdlgm import train
 from sdlgm.data import RowFiles, SpooledRows, is_stream, rows_of
 from sdlgm.errors import DataError
-from sdlgm.estimators import _evaluation
+from sdlgm.estimators import _evaluation, _scores
 from sdlgm.estimators._base import COMMON_CONSTRAINTS, RandomState, TorchEstimator, check_widths
 from sdlgm.estimators._checks import check_count, check_positive, has_compiler, usable_device, without_names_warning
 from sdlgm.estimators._codes import check_codes, sparse_rows, stack_rows
@@ -37,6 +37,7 @@ from sdlgm.estimators._preparation import (
     prepare_training,
 )
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
+from sdlgm.estimators._weights import checked_weights
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model.codes import KL
 from sdlgm.model.codes.under_chain import ChainUnderChain
@@ -985,7 +986,26 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             raise ValueError("n_importance is above 1 only with bound='discrete'")
         return _evaluation.elbo(self._fitted, rows, bound, n_importance, self._noise(random_state))
 
-    def score(self, X, y=None) -> float:
+    def score_samples(self, X) -> np.ndarray:
+        """Return the discrete bound on log p(x) of each row, in nats.
+
+        It is that of `elbo`, averaged over several draws whose noise is the same for all rows. The score of a row
+        therefore depends on the model and the row alone: not on a seed, and not on the rows beside it. Its mean differs
+        from `score` by the error of the draws.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
+
+        Returns
+        -------
+        scores : ndarray of float64 of shape (n_samples,)
+
+        """
+        rows = self._fitted_rows(X)
+        return _scores.bounds(self._fitted, rows)
+
+    def score(self, X, y=None, sample_weight=None) -> float:
         """Return the mean discrete bound on log p(x), in nats.
 
         Parameters
@@ -993,13 +1013,18 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the rows in the mean.
 
         Returns
         -------
         score : float
 
         """
-        return float(self.elbo(X).mean())
+        values = self.elbo(X)
+        if sample_weight is None:
+            return float(values.mean())
+        return float(np.average(values, weights=checked_weights(sample_weight, len(values))))
 
     def evaluate(self, X, *, random_state: RandomState = None) -> Evaluation:
         """Return both bounds, the information and length of codes, their sparsity and their reconstruction error.

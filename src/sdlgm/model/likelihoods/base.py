@@ -24,9 +24,18 @@ class Likelihood(nn.Module, ABC):
         super().__init__()
         self.n_inputs = n_inputs
 
-    @abstractmethod
     def log_prob(self, x: Float[Tensor, "*batch D"], output: Float[Tensor, "*samples D"]) -> Float[Tensor, "*samples"]:
         """Return the log-density of x in nats, summed over the D entries."""
+        return self.entry_log_prob(x, output).sum(-1)
+
+    def entry_log_prob(
+        self, x: Float[Tensor, "*batch D"], output: Float[Tensor, "*samples D"]
+    ) -> Float[Tensor, "*samples D"]:
+        """Return the log-density of each entry of x in nats; `log_prob` is the sum over the entries.
+
+        Not abstract: a likelihood that defines `log_prob` alone can be fitted, but its bounds have no parts.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has to define entry_log_prob, the log-density of each entry")
 
     @abstractmethod
     def mean(self, output: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D"]:

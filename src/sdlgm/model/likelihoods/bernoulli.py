@@ -9,8 +9,8 @@ from sdlgm.model.likelihoods.base import Likelihood
 class Bernoulli(Likelihood):
     """Binary entries; the decoder's output is the logit. Values in [0, 1] count as probabilities of a one."""
 
-    def log_prob(self, x, output):
-        return -F.binary_cross_entropy_with_logits(output, x.expand_as(output), reduction="none").sum(-1)
+    def entry_log_prob(self, x, output):
+        return -F.binary_cross_entropy_with_logits(output, x.expand_as(output), reduction="none")
 
     def mean(self, output):
         return torch.sigmoid(output)

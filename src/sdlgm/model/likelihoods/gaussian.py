@@ -32,10 +32,10 @@ class Gaussian(Likelihood):
         """Learned standard deviation of each entry, positive by construction."""
         return F.softplus(self.raw_deviation) + MIN_DEVIATION
 
-    def log_prob(self, x, output):
+    def entry_log_prob(self, x, output):
         residual = (x - output) / self.deviation
         log_normaliser = torch.log(self.deviation) + 0.5 * math.log(2 * math.pi)
-        return -torch.where(self.varies, 0.5 * residual.square() + log_normaliser, 0.0).sum(-1)
+        return -torch.where(self.varies, 0.5 * residual.square() + log_normaliser, 0.0)
 
     def mean(self, output):
         return output

@@ -1,0 +1,24 @@
+"""Weights of rows: checks, and samples in proportion to them."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array, check_consistent_length
+
+
+def checked_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
+    """Return weights as an array of double precision, or raise for weights that are no weights of ``n_rows`` rows."""
+    if np.ndim(sample_weight) == 0:
+        raise ValueError("sample_weight is one number; give one for each row")
+    weights = np.asarray(
+        check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight", copy=True)
+    )
+    if weights.ndim != 1:
+        raise ValueError(f"Sample weights must be 1D array or scalar; sample_weight has the shape {weights.shape}")
+    if len(weights) != n_rows:
+        check_consistent_length(weights, np.empty(n_rows))
+    if (weights < 0).any():
+        raise ValueError(f"sample_weight has {weights.min():g}; weights may not be negative")
+    if not weights.any():
+        raise ValueError("sample_weight is 0 for every row, so that nothing is left; give some rows a weight")
+    return weights
