@@ -1,21 +1,50 @@
 """Load the models that commands work with."""
 
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+import typer
+
+from sdlgm._signals import exit_code
 from sdlgm.errors import DataError
 
+if TYPE_CHECKING:
+    from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter
+
 Estimator = TypeVar("Estimator")
+Other = TypeVar("Other")
 
-_COMMANDS = {"SDLGM": "sdlgm", "SDLGMClassifier": "sdlgm classify", "SDLGMCounter": "sdlgm count"}
+
+def exit_if_interrupted(*estimators: "SDLGM | SDLGMClassifier | SDLGMCounter") -> None:
+    """End a command with the exit code of SIGINT, after its files are written, if Ctrl-C has ended a fit early."""
+    if any(estimator.interrupted_ for estimator in estimators):
+        raise typer.Exit(exit_code(KeyboardInterrupt()))
 
 
-def load_model(path: Path, kind: type[Estimator]) -> Estimator:
-    """Load a model. Raise `DataError` if it is not of the kind that the command needs."""
-    from sdlgm import load
+_COMMANDS = {
+    "SDLGM": "sdlgm",
+    "SDLGMDetector": "sdlgm detect",
+    "SDLGMClassifier": "sdlgm classify",
+    "SDLGMCounter": "sdlgm count",
+}
+
+
+@overload
+def load_model(path: Path, kind: type[Estimator]) -> Estimator: ...
+@overload
+def load_model(path: Path, kind: type[Estimator], other: type[Other]) -> Estimator | Other: ...
+def load_model(path: Path, kind: type[Any], other: type[Any] | None = None) -> Any:
+    """Load a model. Raise `DataError` if it is not of a kind that the command needs.
+
+    Commands that need an `SDLGM` take that of a detector.
+    """
+    from sdlgm import SDLGM, SDLGMDetector, load
 
     model = load(path)
-    if isinstance(model, kind):
+    kinds = (kind,) if other is None else (kind, other)
+    if isinstance(model, kinds):
         return model
+    if isinstance(model, SDLGMDetector) and SDLGM in kinds:
+        return model.model_
     found = type(model).__name__
     raise DataError(f"{path}: is an {found}, and an {kind.__name__} is needed; see '{_COMMANDS[found]} --help'")

@@ -12,7 +12,7 @@ import typer
 from sdlgm._optional import optional_import
 from sdlgm.cli._arguments import AsJson, Data, LabelColumn, Model, ModelOut, OneFile, Seed, TableOut
 from sdlgm.cli._errors import handle_errors
-from sdlgm.cli._models import load_model
+from sdlgm.cli._models import exit_if_interrupted, load_model
 from sdlgm.cli._options import with_settings
 from sdlgm.cli._output import print_line, print_table, rows_bar
 from sdlgm.errors import DataError
@@ -62,6 +62,7 @@ def fit(
         estimator.fit(load_data(data, label_column=label_column).table)
     estimator.save(model)
     print_line(f"model: {model} ({estimator.likelihood_} likelihood)")
+    exit_if_interrupted(estimator)
 
 
 @app.command()

@@ -218,6 +218,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         Prior distribution of the feature in a slot that is on; estimated likewise.
     n_iter_ : int
         Number of iterations done.
+    interrupted_ : bool
+        Whether Ctrl-C ended the last `fit` early. The model has what was learned until then. With ``checkpoint_dir``,
+        Ctrl-C writes a checkpoint and raises KeyboardInterrupt instead.
     history_ : list of Record
         The training curves, one `sdlgm.train.Record` for each point.
     module_ : SDLGMModule
@@ -438,6 +441,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             self._run(fitted, trainer, batches, monitor, callback)
         finally:
             batches.close()
+        if self.interrupted_:
+            return None
         return train.convergence_problem(
             self.history_,
             n_features=fitted.module.config.n_features,
