@@ -14,7 +14,7 @@ from sdlgm.cli._arguments import AsJson, Data, LabelColumn, Model, ModelOut, One
 from sdlgm.cli._errors import handle_errors
 from sdlgm.cli._models import exit_if_interrupted, load_model
 from sdlgm.cli._options import with_settings
-from sdlgm.cli._output import print_line, print_table, rows_bar
+from sdlgm.cli._output import print_line, print_message, print_table, rows_bar
 from sdlgm.errors import DataError
 
 if TYPE_CHECKING:
@@ -190,6 +190,8 @@ def evaluate(
         typer.echo(json.dumps(asdict(evaluation) | {"discrete_bits": evaluation.discrete_bits}, allow_nan=False))
     else:
         print_evaluation(evaluation, Path(data).name)
+    if evaluation.problem is not None:
+        print_message("warning", evaluation.problem)
 
 
 @app.command()

@@ -161,7 +161,7 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         return self
 
     def _warn(self, problem: str | None, stacklevel: int) -> None:
-        """Warn that a fit ended early or did not work; ``stacklevel`` is that of the line that called `fit`, from here."""
+        """Warn if a fit ended early or did not work; ``stacklevel`` is that of the line that called it, from here."""
         if self.interrupted_:
             warnings.warn(
                 f"stopped by Ctrl-C after {self.n_iter_} of {self.max_iter} iterations, and the model has what was "

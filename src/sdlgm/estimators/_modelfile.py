@@ -75,7 +75,7 @@ def loadable_around(name: str) -> Callable[[_Class], _Class]:
 
 
 def save(estimator: "TorchEstimator", path: str | os.PathLike[str], around: "Wrapper | None" = None) -> None:
-    """Write settings as JSON and everything learned as tensors, and the section of a wrapper ``around`` the estimator."""
+    """Write settings as JSON and everything learned as tensors; also the section of a wrapper ``around`` it."""
     params = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_SAVED}
     if not isinstance(params["random_state"], Integral):
         params["random_state"] = None  # the state of a used generator is not part of a file

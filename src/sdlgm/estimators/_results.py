@@ -46,6 +46,8 @@ class Evaluation:
     """Features that a drawn code contains with probability 1/1000 or more, on average over the rows."""
     reconstruction_error: float
     """Mean squared difference an entry between the rows and what their codes decode to."""
+    problem: str | None = None
+    """A sentence if the codes carry no information about these rows; None if they do."""
 
     @property
     def discrete_bits(self) -> float:

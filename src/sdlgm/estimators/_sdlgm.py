@@ -1,6 +1,7 @@
 """The unsupervised estimator: its parameters and its public methods."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -17,7 +18,7 @@ from torch import Tensor
 from sdlgm import train
 from sdlgm.data import RowFiles, SpooledRows, is_stream, rows_of
 from sdlgm.errors import DataError
-from sdlgm.estimators import _evaluation, _scores
+from sdlgm.estimators import _diagnosis, _evaluation, _scores
 from sdlgm.estimators._base import COMMON_CONSTRAINTS, RandomState, TorchEstimator, check_widths
 from sdlgm.estimators._checks import check_count, check_positive, has_compiler, usable_device, without_names_warning
 from sdlgm.estimators._codes import check_codes, sparse_rows, stack_rows
@@ -218,6 +219,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         Prior distribution of the feature in a slot that is on; estimated likewise.
     n_iter_ : int
         Number of iterations done.
+    problem_ : str or None
+        What `fit` warned about: codes that say next to nothing, dead features, training that is not stable. None if
+        there was nothing, and after `partial_fit`.
     interrupted_ : bool
         Whether Ctrl-C ended the last `fit` early. The model has what was learned until then. With ``checkpoint_dir``,
         Ctrl-C writes a checkpoint and raises KeyboardInterrupt instead.
@@ -408,6 +412,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
         """
         self._check_settings()
+        self._warn_of_budget(stacklevel=4)
         if self.devices * self.num_nodes > 1:
             self._check_distributed(callback)
             problem = fit_distributed(self, SpooledRows(X) if is_stream(X) else X)
@@ -443,7 +448,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             batches.close()
         if self.interrupted_:
             return None
-        return train.convergence_problem(
+        problem = train.convergence_problem(
             self.history_,
             n_features=fitted.module.config.n_features,
             n_watched=data.watched.shape[0],
@@ -451,6 +456,23 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             uninformed=uninformed,
             rate=float(self.rate),
         )
+        problem = problem or self._empty_codes(data.watched, uninformed, data.n_rows, config)
+        self._fitted = replace(self._fitted, problem=problem)
+        self.problem_ = problem
+        return problem
+
+    def _empty_codes(self, watched: Rows, uninformed: float, n_rows: int, config: train.TrainConfig) -> str | None:
+        """Return a message with the remedy if the codes of watched rows say next to nothing about them."""
+        if self.n_iter_ < _diagnosis.MIN_ITERATIONS or config.kl_warmup == 1:
+            return None
+        objectives = [record.objective(config.rate) for record in self.history_]
+        bound = max(objectives) if self.early_stopping else objectives[-1]
+        problem = _diagnosis.no_gain(bound, uninformed)
+        if problem is None:
+            problem = _diagnosis.same_codes(self._codes_of(watched), watched)
+        if problem is None:
+            return None
+        return f"{problem}: {_diagnosis.Causes.of(self._fitted, watched, n_rows, config).remedy}"
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y=None) -> Self:
@@ -473,6 +495,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
         """
         self._check_settings()
+        if not self.__sklearn_is_fitted__():
+            self._warn_of_budget(stacklevel=4)
         with self._all_or_nothing():
             return self._partial_fit(X)
 
@@ -505,6 +529,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 fitted,
                 n_iter=trainer.iteration,
                 history=(*fitted.history, record),
+                problem=None,
                 binarize=config.binarize,
                 kl=config.kl,
                 rate=config.rate,
@@ -565,6 +590,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         self._trainer = None  # one of an earlier model
         self.likelihood_ = fitted.likelihood
         self.module_ = fitted.module
+        self.problem_ = fitted.problem
         self._publish_prior(fitted.module)
         return self
 
@@ -604,6 +630,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 f"gradient={self.gradient!r} is not defined for posterior={self.posterior!r}; "
                 f"use one of {', '.join(possible)}"
             )
+
+    def _warn_of_budget(self, stacklevel: int) -> None:
+        draws_sets = self._module_class.posteriors[self.posterior].draws_sets
+        if draws_sets and self.max_active > self.n_components:
+            message = _diagnosis.effective_budget(int(self.max_active), int(self.n_components))
+            warnings.warn(message, UserWarning, stacklevel=stacklevel)
 
     def _check_prior(self, family: type[PosteriorNetwork]) -> None:
         """Raise for settings of the prior and of the coupling that exclude each other."""
@@ -933,6 +965,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             raise ValueError("budget and n_candidates exclude each other; set one of them")
         return lambda x: _evaluation.coarse_codes(module, x, budget)
 
+    def _codes_of(self, rows: Rows | RowFiles) -> sp.csr_matrix:
+        """Return the codes of validated rows as `transform` gives them."""
+        return _evaluation.encode(self._fitted, rows, self._encoder(0, None, None))
+
     def _encode(self, X, code: Callable[[Tensor], Tensor]) -> sp.csr_matrix:
         if is_stream(X):
             parts = list(self._encode_batches(X, code))
@@ -1051,7 +1087,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             return _evaluation.evaluate(
                 self._fitted,
                 rows,
-                self.transform(X),
+                self._codes_of(rows),
                 discrete=float(self.elbo(X, random_state=random_state).mean()),
                 relaxed=float(self.elbo(X, bound="relaxed", random_state=random_state).mean()),
                 noise=self._noise(random_state),
@@ -1073,7 +1109,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         }
 
     def _fitted_document(self) -> dict[str, Any]:
-        return {"likelihood": self._fitted.likelihood}
+        document = {"likelihood": self._fitted.likelihood}
+        return document if self._fitted.problem is None else {**document, "problem": self._fitted.problem}
 
     def _module_factory(self, document: dict[str, Any]) -> Callable[[], SDLGMModule]:
         config = self._model_config(self.n_features_in_, document["likelihood"])
@@ -1085,7 +1122,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             raise ValueError(
                 f"the data of a model with likelihood={likelihood!r} are not scaled, but the file has a scaling"
             )
-        return self._publish(self._describe(base, likelihood))
+        problem = document.get("problem")
+        if problem is not None and not isinstance(problem, str):
+            raise ValueError("the problem of the fit is not a text")
+        return self._publish(replace(self._describe(base, likelihood), problem=problem))
 
     # Rows
 

@@ -20,7 +20,7 @@ from sdlgm.report import figures
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from sdlgm import SDLGM
+    from sdlgm import SDLGM, Evaluation
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ def write_report(model: SDLGM, data: Dataset, path: str | os.PathLike[str], *, r
     text = page.render(
         data=data.name,
         evaluation=evaluation,
+        problems=_problems(model, evaluation),
         bits=evaluation.kl / math.log(2),
         model=model,
         settings={name: value for name, value in model.get_params().items() if value is not None},
@@ -73,6 +74,15 @@ def write_report(model: SDLGM, data: Dataset, path: str | os.PathLike[str], *, r
     written = write_text(path, text)
     remove_abandoned_files(written)
     return written
+
+
+def _problems(model: SDLGM, evaluation: Evaluation) -> list[str]:
+    """Return what is wrong with the codes, for the top of the page."""
+    found = [
+        f"The fit: {model.problem_}" if model.problem_ else None,
+        f"These data: {evaluation.problem}" if evaluation.problem else None,
+    ]
+    return [problem for problem in found if problem is not None]
 
 
 def _sections(model: SDLGM, data: Dataset, budget: int, random_state: int) -> list[_Section]:
