@@ -55,6 +55,16 @@ def test__fit__budget_above_the_number_of_features__states_the_effective_one(dig
     SDLGM(**{**small, "max_active": 17}, posterior="shared", random_state=0).fit(digits)  # has counts
 
 
+def test__fit__rows_that_are_all_the_same__says_so():
+    with pytest.warns(ConvergenceWarning, match="the rows are all the same"):
+        SDLGM(**{**LONG, "max_iter": 60}).fit(np.ones((50, 3)))
+
+
+def test__fit__setting_that_prevents_learning__is_named(digits):
+    with pytest.warns(ConvergenceWarning, match="raise learning_rate, which is 1e-06"):
+        SDLGM(**{**LONG, "max_iter": 100}, learning_rate=1e-6).fit(digits)
+
+
 def causes(**changes) -> Causes:
     facts = {"likelihood": "gaussian", "is_grey": False, "n_rows": 1000, "is_constant": False, "is_independent": False}
     return Causes(**{**facts, "n_features": 32, "config": CONFIG, **changes})

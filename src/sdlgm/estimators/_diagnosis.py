@@ -59,11 +59,25 @@ class Causes:
         )
 
     @property
-    def remedy(self) -> str:
-        """What to do, the likeliest cause first."""
-        config = self.config
+    def urgent_remedy(self) -> str | None:
+        """What to do if a setting, or data without content, make learning impossible."""
+        config, remedies = self.config, []
         if self.is_constant:
             return "the rows are all the same, so that there is nothing to learn; check the columns"
+        if config.learning_rate > FAST:
+            remedies.append(f"lower learning_rate, which is {config.learning_rate:g}")
+        if config.learning_rate < SLOW:
+            remedies.append(f"raise learning_rate, which is {config.learning_rate:g}")
+        if config.rate > 1:
+            remedies.append(f"lower rate, which is {config.rate:g}")
+        return "; ".join(remedies) or None
+
+    @property
+    def remedy(self) -> str:
+        """What to do about codes that say next to nothing, the likeliest cause first."""
+        config = self.config
+        if self.urgent_remedy is not None:
+            return self.urgent_remedy
         if self.n_rows < FEW_ROWS:
             return f"{self.n_rows} rows are few to learn from; give more rows, or lower n_components"
         if self.is_independent:
@@ -77,12 +91,6 @@ class Causes:
                 "the data have values between 0 and 1, which the Bernoulli likelihood takes for odds of coins; "
                 "for measurements set a likelihood for continuous values, such as likelihood='gaussian'"
             )
-        if config.rate > 1:
-            remedies.append(f"lower rate, which is {config.rate:g}")
-        if config.learning_rate > FAST:
-            remedies.append(f"lower learning_rate, which is {config.learning_rate:g}")
-        if config.learning_rate < SLOW:
-            remedies.append(f"raise learning_rate, which is {config.learning_rate:g}")
         if config.max_iter < FEW_ITERATIONS:
             remedies.append(f"train longer, max_iter is {config.max_iter}")
         if config.kl_warmup < SHORT_WARM_UP:

@@ -33,10 +33,14 @@ class Columns:
     varies: np.ndarray
 
     @classmethod
-    def of(cls, rows: Rows) -> "Columns":
-        """Return the statistics of rows in memory."""
+    def of(cls, rows: Rows, weights: np.ndarray | None = None) -> "Columns":
+        """Return the statistics of rows in memory, with positive weights if they are not equal."""
         if sp.issparse(rows):
-            moments = cast(tuple[np.ndarray, np.ndarray], mean_variance_axis(rows, axis=0))
+            moments = cast(tuple[np.ndarray, np.ndarray], mean_variance_axis(rows, axis=0, weights=weights))
+        elif weights is not None:
+            with np.errstate(over="ignore"):
+                mean = np.average(cast(np.ndarray, rows), axis=0, weights=weights)
+                moments = mean, np.average(np.square(cast(np.ndarray, rows) - mean), axis=0, weights=weights)
         else:
             with np.errstate(over="ignore"):  # `checked` raises
                 moments = np.mean(rows, axis=0, dtype=np.float64), np.var(rows, axis=0, dtype=np.float64)
@@ -203,6 +207,8 @@ class TrainingData:
     """The parts of files to train on."""
     fingerprint: str = ""
     """Checksum of rows in files."""
+    weights: np.ndarray | None = None
+    """Weights of the rows in memory to train on, 1 on average; None for equal ones."""
 
     @property
     def n_rows(self) -> int:
@@ -215,10 +221,12 @@ class TrainingData:
         """Return the batches of a run."""
         if isinstance(self.rows, RowFiles):
             return StreamedBatches(self.rows, self.chosen, batch_size, seed, self.fingerprint, prepare)
-        return ShuffledBatches(self.rows, batch_size, seed, prepare)
+        return ShuffledBatches(self.rows, batch_size, seed, prepare, weights=self.weights)
 
 
-def prepare_training(rows: Rows | RowFiles, validation_fraction: float | None, seed: int) -> TrainingData:
+def prepare_training(
+    rows: Rows | RowFiles, validation_fraction: float | None, seed: int, weights: np.ndarray | None = None
+) -> TrainingData:
     """Hold rows out, or choose training rows to watch, and compute the statistics of the rest.
 
     Parameters
@@ -227,8 +235,13 @@ def prepare_training(rows: Rows | RowFiles, validation_fraction: float | None, s
     validation_fraction : float or None
         Share of the rows to hold out; None holds none out.
     seed : int
+    weights : ndarray or None, default=None
+        Positive weights of rows in memory. Watched rows are chosen in proportion to them, so that the curves are
+        weighted means.
 
     """
+    if weights is not None and not isinstance(rows, RowFiles):
+        return _prepare_weighted(rows, weights, validation_fraction, seed)
     if isinstance(rows, RowFiles):
         return _prepare_files(rows, validation_fraction, seed)
     is_unit = in_unit_interval(rows)
@@ -242,6 +255,33 @@ def prepare_training(rows: Rows | RowFiles, validation_fraction: float | None, s
     if rows.shape[0] < 2:
         raise ValueError("early_stopping=True leaves fewer than 2 rows to train on; give more rows")
     return TrainingData(rows, watched, Columns.of(rows), is_unit)
+
+
+def _prepare_weighted(rows: Rows, weights: np.ndarray, validation_fraction: float | None, seed: int) -> TrainingData:
+    rng, is_unit, places = np.random.default_rng(seed), in_unit_interval(rows), np.arange(rows.shape[0])
+    watched = places
+    if validation_fraction is not None:
+        from sklearn.model_selection import train_test_split  # slow to import
+
+        places, watched = train_test_split(places, test_size=validation_fraction, random_state=seed)
+        if len(places) < 2:
+            raise ValueError("early_stopping=True leaves fewer than 2 rows to train on; give more rows")
+    n_watched = len(watched) if validation_fraction is not None else min(WATCHED_ROWS, len(watched))
+    watched = rng.permutation(watched)
+    chosen = watched[in_proportion(weights[watched], n_watched, rng)]
+    own = weights[places] / weights[places].mean()
+    if validation_fraction is not None:
+        rows, all_rows = cast(Rows, rows[places]), rows
+    else:
+        all_rows = rows
+    return TrainingData(rows, cast(Rows, all_rows[chosen]), Columns.of(rows, own), is_unit, weights=own)
+
+
+def in_proportion(weights: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Choose n places in proportion to weights, each as often as its expectation rounded up or down."""
+    cumulative = np.cumsum(weights)
+    points = (rng.random() + np.arange(n)) * (cumulative[-1] / n)
+    return np.minimum(np.searchsorted(cumulative, points, side="right"), len(weights) - 1)
 
 
 def _prepare_files(rows: RowFiles, validation_fraction: float | None, seed: int) -> TrainingData:

@@ -23,6 +23,7 @@ from sdlgm.estimators._base import COMMON_CONSTRAINTS, RandomState, TorchEstimat
 from sdlgm.estimators._checks import check_count, check_positive, has_compiler, usable_device, without_names_warning
 from sdlgm.estimators._codes import check_codes, sparse_rows, stack_rows
 from sdlgm.estimators._compat import Interval, Registered, StrOptions, fit_context
+from sdlgm.estimators._containers import in_container
 from sdlgm.estimators._distributed import fit_distributed
 from sdlgm.estimators._fitted import Fitted, FittedSDLGM, code_values
 from sdlgm.estimators._limits import LARGEST_BUDGET, LARGEST_N_SAMPLES, MOST_VALUES
@@ -32,13 +33,15 @@ from sdlgm.estimators._preparation import (
     Columns,
     Scaling,
     Survey,
+    TrainingData,
     check_unit_interval,
     in_parts,
+    in_proportion,
     in_unit_interval,
     prepare_training,
 )
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
-from sdlgm.estimators._weights import checked_weights
+from sdlgm.estimators._weights import checked_weights, weighted_rows
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model.codes import KL
 from sdlgm.model.codes.under_chain import ChainUnderChain
@@ -217,6 +220,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         estimated from draws.
     feature_prior_ : ndarray of shape (n_components,)
         Prior distribution of the feature in a slot that is on; estimated likewise.
+    components_ : ndarray of shape (n_components, n_features_in_)
+        What each feature draws: the decoded mean with this feature alone, minus that with no feature.
     n_iter_ : int
         Number of iterations done.
     problem_ : str or None
@@ -393,7 +398,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     # Fitting
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, callback: Callable[[SDLGMModule, int], None] | None = None) -> Self:
+    def fit(self, X, y=None, sample_weight=None, *, callback: Callable[[SDLGMModule, int], None] | None = None) -> Self:
         """Fit the model to X.
 
         Parameters
@@ -403,6 +408,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             larger than memory. Those of an iterator are kept in a temporary folder during the fit.
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the rows in the loss, in the scaling and in the training curves. A row of weight 2 counts, in
+            expectation, as two such rows; one of weight 0 as none. Only their ratios matter. For rows in memory.
         callback : callable or None, default=None
             Called as ``callback(module, iteration)`` after every iteration. It has to leave the module as it found it.
 
@@ -415,10 +423,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         self._warn_of_budget(stacklevel=4)
         if self.devices * self.num_nodes > 1:
             self._check_distributed(callback)
+            if sample_weight is not None:
+                raise ValueError("sample_weight cannot be shared by several processes; fit with devices=1")
             problem = fit_distributed(self, SpooledRows(X) if is_stream(X) else X)
         else:
             with self._all_or_nothing():
-                problem = self._fit(X, callback)
+                problem = self._fit(X, callback, sample_weight=sample_weight)
         self._warn(problem, stacklevel=4)
         return self
 
@@ -427,11 +437,13 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         X,
         callback: Callable[[SDLGMModule, int], None] | None = None,
         processes: train.Processes = train.ALONE,
+        sample_weight: Any = None,
     ) -> str | None:
         """Fit, as the only process or as one of several. Return a message if the fit did not work."""
         rows = self._validate_rows(rows_of(X), reset=True, min_rows=2)
+        rows, weights = weighted_rows(rows, sample_weight)
         seed = self._seed_of(self.random_state)
-        data = prepare_training(rows, self.validation_fraction if self.early_stopping else None, seed)
+        data = prepare_training(rows, self.validation_fraction if self.early_stopping else None, seed, weights)
         if self.devices * self.num_nodes > 1 and data.n_rows < self.batch_size:
             raise ValueError(
                 f"batch_size={self.batch_size}, and there are {data.n_rows} rows to train on; set a smaller one"
@@ -448,34 +460,43 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             batches.close()
         if self.interrupted_:
             return None
-        problem = train.convergence_problem(
-            self.history_,
-            n_features=fitted.module.config.n_features,
-            n_watched=data.watched.shape[0],
-            held_out=bool(self.early_stopping),
-            uninformed=uninformed,
-            rate=float(self.rate),
-        )
-        problem = problem or self._empty_codes(data.watched, uninformed, data.n_rows, config)
+        problem = self._problem_of_fit(data, uninformed, config)
         self._fitted = replace(self._fitted, problem=problem)
         self.problem_ = problem
         return problem
 
-    def _empty_codes(self, watched: Rows, uninformed: float, n_rows: int, config: train.TrainConfig) -> str | None:
-        """Return a message with the remedy if the codes of watched rows say next to nothing about them."""
+    def _problem_of_fit(self, data: TrainingData, uninformed: float, config: train.TrainConfig) -> str | None:
+        """Return a message with the remedy if the fit did not work."""
+
+        def find(causes: _diagnosis.Causes | None = None) -> str | None:
+            return train.convergence_problem(
+                self.history_,
+                n_features=self._fitted.module.config.n_features,
+                n_watched=data.watched.shape[0],
+                held_out=bool(self.early_stopping),
+                uninformed=uninformed,
+                rate=config.rate,
+                remedy=causes and causes.remedy,
+                urgent_remedy=causes and causes.urgent_remedy,
+            )
+
+        problem = find()
+        empty = self._empty_codes(data.watched, uninformed, config) if problem is None else None
+        if problem is None and empty is None:
+            return None
+        causes = _diagnosis.Causes.of(self._fitted, data.watched, data.n_rows, config)
+        return find(causes) if empty is None else f"{empty}: {causes.remedy}"
+
+    def _empty_codes(self, watched: Rows, uninformed: float, config: train.TrainConfig) -> str | None:
+        """Return a message if the codes of watched rows say next to nothing about them."""
         if self.n_iter_ < _diagnosis.MIN_ITERATIONS or config.kl_warmup == 1:
             return None
         objectives = [record.objective(config.rate) for record in self.history_]
         bound = max(objectives) if self.early_stopping else objectives[-1]
-        problem = _diagnosis.no_gain(bound, uninformed)
-        if problem is None:
-            problem = _diagnosis.same_codes(self._codes_of(watched), watched)
-        if problem is None:
-            return None
-        return f"{problem}: {_diagnosis.Causes.of(self._fitted, watched, n_rows, config).remedy}"
+        return _diagnosis.no_gain(bound, uninformed) or _diagnosis.same_codes(self._codes_of(watched), watched)
 
     @fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X, y=None) -> Self:
+    def partial_fit(self, X, y=None, sample_weight=None) -> Self:
         """Train on one pass over the rows of X in the order given, at the constant ``learning_rate``.
 
         A pass that fails leaves the model as it was. The first call fixes the likelihood and, for continuous data, the
@@ -488,6 +509,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the rows, as in `fit`. Only their ratios within a call matter.
 
         Returns
         -------
@@ -498,13 +521,14 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         if not self.__sklearn_is_fitted__():
             self._warn_of_budget(stacklevel=4)
         with self._all_or_nothing():
-            return self._partial_fit(X)
+            return self._partial_fit(X, sample_weight)
 
-    def _partial_fit(self, X) -> Self:
+    def _partial_fit(self, X, sample_weight: Any = None) -> Self:
         first = not self.__sklearn_is_fitted__()
         rows = self._validate_rows(rows_of(X), reset=first, min_rows=2)
+        rows, weights = weighted_rows(rows, sample_weight)
         seed = self._seed_of(self.random_state)
-        fitted = self._first_model(rows, seed) if first else self._fitted
+        fitted = self._first_model(rows, seed, weights) if first else self._fitted
         if not first:
             self._check_same_model()
             for _ in _evaluation.prepared_batches(fitted, rows):  # raise for bad values before anything changes
@@ -515,10 +539,17 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         n_batches = max(1, rows.shape[0] // self.batch_size)
         try:
             trainer.configure(config)
-            for part in in_parts(rows, n_batches):
-                trainer.step(Batch(train.to_tensor(fitted.scaling.apply(part), trainer.device)))
+            of_parts = in_parts(np.ones(rows.shape[0]) if weights is None else weights, n_batches)
+            for part, own in zip(in_parts(rows, n_batches), of_parts, strict=True):
+                x = train.to_tensor(fitted.scaling.apply(part), trainer.device)
+                weight = None if weights is None else train.to_tensor(own, trainer.device)
+                trainer.step(Batch(x, weight=weight))
             trainer.check_finite()
-            record = _monitor(fitted, rows[:WATCHED_ROWS], seed)(trainer)
+            watched = rows[:WATCHED_ROWS]
+            if weights is not None:
+                own = weights[:WATCHED_ROWS]
+                watched = watched[in_proportion(own, len(own), np.random.default_rng(seed))]
+            record = _monitor(fitted, watched, seed)(trainer)
             record.check_finite()
         except BaseException:  # a divergence, or Ctrl-C
             trainer.go_back(before)
@@ -540,12 +571,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         self._trainer = trainer
         return self
 
-    def _first_model(self, rows: Rows | RowFiles, seed: int) -> FittedSDLGM:
+    def _first_model(self, rows: Rows | RowFiles, seed: int, weights: np.ndarray | None = None) -> FittedSDLGM:
         """Return the model of a first `partial_fit`."""
         if isinstance(rows, RowFiles):
             survey = Survey.of(rows, range(len(rows.parts)))
             return self._new_model(survey.columns, survey.in_unit_interval, seed)
-        return self._new_model(Columns.of(rows), in_unit_interval(rows), seed)
+        return self._new_model(Columns.of(rows, weights), in_unit_interval(rows), seed)
 
     def _new_trainer(self, fitted: FittedSDLGM, config: train.TrainConfig, seed: int) -> train.Trainer:
         """Return a trainer for a model without one, with other noise than its earlier iterations had."""
@@ -809,11 +840,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         Returns
         -------
         codes : CSR matrix of int of shape (n_samples, n_components)
-            Counts. Each row adds up to at most ``max_active``, so it has at most that many non-zeros.
+            Counts. Each row adds up to at most ``max_active``, so it has at most that many non-zeros. After
+            ``set_output(transform="pandas")`` a data frame with sparse columns.
 
         """
         check_is_fitted(self)
-        return self._encode(X, self._encoder(n_candidates, rate, budget))
+        return in_container(self._encode(X, self._encoder(n_candidates, rate, budget)), X, self)
 
     def transform_batches(
         self, batches: Iterable[Any], *, n_candidates: int = 0, rate: float | None = None, budget: int | None = None
@@ -877,6 +909,22 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         config = self._fitted.module.config
         checked = check_codes(codes, config.n_features, config.n_slots)
         return _evaluation.decode(self._fitted, checked, self._fitted.module.likelihood.mean)
+
+    @property
+    def components_(self) -> np.ndarray:
+        """What each feature draws, ndarray of shape (n_components, n_features_in_).
+
+        Row k is the mean of p(x given z) for the code with feature k alone, minus that for the empty code:
+
+            components_[k] = inverse_transform(e_k) - inverse_transform(0),
+
+        in the units of the data. The decoder is not linear, so that what a feature adds to other features may differ.
+        Computed at each access, and not stored in the model file.
+        """
+        check_is_fitted(self)
+        n_features = self._fitted.module.config.n_features
+        alone = self.inverse_transform(sp.identity(n_features, dtype=np.int64, format="csr"))
+        return alone - self.inverse_transform(sp.csr_matrix((1, n_features), dtype=np.int64))
 
     def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> np.ndarray:
         """Draw new observations: codes from the prior, then x from p(x given z).

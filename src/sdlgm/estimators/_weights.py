@@ -1,9 +1,13 @@
 """Weights of rows: checks, and samples in proportion to them."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.utils.validation import check_array, check_consistent_length
+
+from sdlgm.data import RowFiles
+from sdlgm.errors import DataError
+from sdlgm.train.batches import Rows
 
 
 def checked_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
@@ -22,3 +26,17 @@ def checked_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
     if not weights.any():
         raise ValueError("sample_weight is 0 for every row, so that nothing is left; give some rows a weight")
     return weights
+
+
+def weighted_rows(rows: Rows | RowFiles, sample_weight: Any) -> tuple[Rows | RowFiles, np.ndarray | None]:
+    """Return the rows of positive weight, and their weights, 1 on average."""
+    if sample_weight is None:
+        return rows, None
+    if isinstance(rows, RowFiles):
+        raise DataError("sample_weight is for rows in memory; load the rows, or repeat them in the files")
+    weights = checked_weights(sample_weight, rows.shape[0])
+    kept = np.flatnonzero(weights)
+    if len(kept) < 2:
+        raise DataError("sample_weight is 0 for all rows but one, and 2 are needed; give more rows a weight")
+    rows, weights = (rows, weights) if len(kept) == len(weights) else (cast(Rows, rows[kept]), weights[kept])
+    return rows, weights / weights.mean()

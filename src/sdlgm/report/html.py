@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import io
 import math
 import os
@@ -60,6 +61,7 @@ def write_report(model: SDLGM, data: Dataset, path: str | os.PathLike[str], *, r
     optional_import("matplotlib", "report")  # before the evaluation, which takes time
     template = files("sdlgm.report").joinpath("template.html").read_text(encoding="utf-8")
     page = jinja2.Environment(autoescape=jinja2.select_autoescape(default=True)).from_string(template)
+    model = _with_sparse_output(model)
     evaluation = model.evaluate(data.table, random_state=random_state)
     text = page.render(
         data=data.name,
@@ -74,6 +76,13 @@ def write_report(model: SDLGM, data: Dataset, path: str | os.PathLike[str], *, r
     written = write_text(path, text)
     remove_abandoned_files(written)
     return written
+
+
+def _with_sparse_output(model: SDLGM) -> SDLGM:
+    """Return the model with codes as matrices, whatever ``set_output`` has been called with."""
+    model = copy.copy(model)
+    vars(model)["_sklearn_output_config"] = {}
+    return model.set_output(transform="default")
 
 
 def _problems(model: SDLGM, evaluation: Evaluation) -> list[str]:
