@@ -275,7 +275,7 @@ class SDLGMDetector(OutlierMixin, BaseEstimator, Wrapper):
     @classmethod
     def _around(cls, model: SDLGM, section: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
         names = ("contamination", "validation_fraction", "random_state")
-        detector = cls(clone(model), **{name: section[name] for name in names})
+        detector = cls(cast(SDLGM, clone(model)), **{name: section[name] for name in names})
         detector._validate_params()
         offset, code = (section[name] for name in ("offset", "normal_code"))
         if not all(isinstance(number, float) and math.isfinite(number) for number in (offset, code)):

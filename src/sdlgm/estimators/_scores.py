@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from sdlgm.data import RowFiles
 from sdlgm.estimators._evaluation import posterior_of, prepared_batches
@@ -59,22 +60,29 @@ def _parts_of_batches(fitted: FittedSDLGM, rows: Rows | RowFiles) -> Iterator[Bo
     most = min(BATCH, MOST_DRAWN // (N_DRAWS_OF_TERMS * module.config.n_features))
     for batch in _batches(fitted, rows, max(1, most)):
         with torch.inference_mode():
-            columns, code, draws = 0.0, 0.0, StratifiedNoise.set_of(N_DRAWS, 0, fitted.device)
-            for number, noise in enumerate(draws):
-                if number == 0 or fitted.binarize == "dynamic":
-                    x = binarize(batch, fitted.binarize, noise)
-                    posterior = with_common_noise(posterior_of(module, x))
-                    terms = posterior.prior_terms(prior, fitted.kl).kl
+            first, *others = StratifiedNoise.set_of(N_DRAWS, 0, fitted.device)
+            x, posterior, terms = _inference(fitted, module, batch, prior, first)
+            columns, code = module.entry_log_likelihood(x, posterior.sample(1, first))[0].double(), terms.double()
+            for noise in others:
+                if fitted.binarize == "dynamic":
+                    x, posterior, terms = _inference(fitted, module, batch, prior, noise)
                 columns = columns + module.entry_log_likelihood(x, posterior.sample(1, noise))[0].double()
                 code = code + terms.double()
-            assert isinstance(columns, torch.Tensor)
-            assert isinstance(code, torch.Tensor)
             parts = BoundParts((columns / N_DRAWS).cpu().numpy() + jacobians, (code / N_DRAWS).cpu().numpy())
         check_finite("the bound on log p(x)", parts.columns, parts.code)
         yield parts
 
 
-def _batches(fitted: FittedSDLGM, rows: Rows | RowFiles, most: int) -> Iterator[torch.Tensor]:
+def _inference(
+    fitted: FittedSDLGM, module: SDLGMModule, batch: Tensor, prior: CodeDistribution, noise: StratifiedNoise
+) -> tuple[Tensor, CodeDistribution, Tensor]:
+    """Return a batch as the likelihood has it, the posterior, and its divergence from the prior."""
+    x = binarize(batch, fitted.binarize, noise)
+    posterior = with_common_noise(posterior_of(module, x))
+    return x, posterior, posterior.prior_terms(prior, fitted.kl).kl
+
+
+def _batches(fitted: FittedSDLGM, rows: Rows | RowFiles, most: int) -> Iterator[Tensor]:
     with torch.inference_mode():
         for batch in prepared_batches(fitted, rows, fitted.rows_at_once(1, most)):
             yield batch if fitted.device.type == "mps" else batch.double()

@@ -923,8 +923,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         """
         check_is_fitted(self)
         n_features = self._fitted.module.config.n_features
-        alone = self.inverse_transform(sp.identity(n_features, dtype=np.int64, format="csr"))
-        return alone - self.inverse_transform(sp.csr_matrix((1, n_features), dtype=np.int64))
+        places = np.arange(n_features + 1)
+        codes = sp.csr_matrix((np.ones(n_features), (places[1:], places[:-1])), shape=(n_features + 1, n_features))
+        decoded = self.inverse_transform(codes)  # the first code is empty
+        return decoded[1:] - decoded[0]
 
     def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> np.ndarray:
         """Draw new observations: codes from the prior, then x from p(x given z).

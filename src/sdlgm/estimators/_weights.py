@@ -15,7 +15,7 @@ def checked_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
     if np.ndim(sample_weight) == 0:
         raise ValueError("sample_weight is one number; give one for each row")
     weights = np.asarray(
-        check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight", copy=True)
+        check_array(sample_weight, ensure_2d=False, dtype="float64", input_name="sample_weight", copy=True)
     )
     if weights.ndim != 1:
         raise ValueError(f"Sample weights must be 1D array or scalar; sample_weight has the shape {weights.shape}")
