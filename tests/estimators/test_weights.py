@@ -111,7 +111,7 @@ def test__score__weights__is_the_weighted_mean(fitted, digits):
     [
         (np.ones(5), "inconsistent numbers of samples"),
         (-np.ones(6), "may not be negative"),
-        (np.zeros(6), "0 for every row"),
+        (np.zeros(6), "weights in sample_weight are zero"),
         (np.ones((6, 1)), "1D array"),
         ([np.nan, *np.ones(5)], "NaN"),
         (2.0, "one for each row"),

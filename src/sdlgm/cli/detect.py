@@ -12,6 +12,8 @@ from sdlgm.cli._models import load_model
 from sdlgm.cli._output import print_line
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from sdlgm import SDLGM, SDLGMDetector
 
 COLUMNS = ("score", "decision", "anomaly")
@@ -89,8 +91,10 @@ def _detector(
     return detector.fit(rows if reference is None else reference), f"from {name}"
 
 
-def _table(detector: "SDLGMDetector", rows: object, with_parts: bool) -> tuple[np.ndarray, tuple[str, ...]]:
+def _table(detector: "SDLGMDetector", rows: object, with_parts: bool) -> "tuple[np.ndarray, tuple[str, ...]]":
     """Return the columns of the table and their names."""
+    import numpy as np
+
     if not with_parts:
         scores, parts, names = detector.score_samples(rows), [], COLUMNS
     else:

@@ -1,5 +1,6 @@
 """Weights of rows: checks, and samples in proportion to them."""
 
+from numbers import Real
 from typing import Any, cast
 
 import numpy as np
@@ -12,7 +13,7 @@ from sdlgm.train.batches import Rows
 
 def checked_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
     """Return weights as an array of double precision, or raise for weights that are no weights of ``n_rows`` rows."""
-    if np.ndim(sample_weight) == 0:
+    if isinstance(sample_weight, Real):
         raise ValueError("sample_weight is one number; give one for each row")
     weights = np.asarray(
         check_array(sample_weight, ensure_2d=False, dtype="float64", input_name="sample_weight", copy=True)
@@ -24,7 +25,7 @@ def checked_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
     if (weights < 0).any():
         raise ValueError(f"sample_weight has {weights.min():g}; weights may not be negative")
     if not weights.any():
-        raise ValueError("sample_weight is 0 for every row, so that nothing is left; give some rows a weight")
+        raise ValueError("all weights in sample_weight are zero, so that nothing is left; give some rows a weight")
     return weights
 
 
