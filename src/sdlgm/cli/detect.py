@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from sdlgm.cli._arguments import Data, LabelColumn, Model, TableOut
