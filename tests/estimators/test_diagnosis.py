@@ -116,7 +116,7 @@ def test__same_codes__shares__are_compared_with_those_of_the_rows():
     assert same_codes(sp.csr_matrix(np.zeros((1, 4), int)), X[:1]) is None
 
 
-@pytest.mark.parametrize(("n_rows", "n_columns"), [(20, 3), (50, 8), (500, 10), (300, 200), (100, 400)])
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(40, 3), (50, 8), (500, 10), (300, 200), (100, 400)])
 def test__is_independent__random_columns__are_and_correlated_ones_are_not(n_rows, n_columns):
     rng = np.random.default_rng(1)
     found = [is_independent(rng.normal(size=(n_rows, n_columns))) for _ in range(50)]
