@@ -85,7 +85,7 @@ def measure(run: Run, folder: Path) -> dict[str, Any]:
     del folder
     X = dense(load_data("mnist:train" if run["data"] == "mnist" else run["data"]).X)
     rows, held_out = train_test_split(X, test_size=HELD_OUT, random_state=run["seed"])
-    rows = rows[:ROWS]
+    rows = np.asarray(rows)[:ROWS]
     start = time.process_time()
     model = estimator(run["data"], run["n_components"], random_state=run["seed"], max_iter=run["iterations"])
     model.fit(rows)

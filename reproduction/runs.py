@@ -5,6 +5,7 @@ import math
 import multiprocessing
 import os
 import time
+import warnings
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from rich.console import Console
 
 from sdlgm import __version__
 from sdlgm._files import write_text
+from sdlgm.errors import FitInterruptedWarning
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -197,6 +199,7 @@ def _start(reports: "SimpleQueue[Report]") -> None:
     """Initialise a process: one thread for torch and for libraries that are imported later."""
     global _reports  # noqa: PLW0603 the only way to pass a queue to the tasks of a pool
     _reports = reports
+    warnings.simplefilter("error", FitInterruptedWarning)  # a run that Ctrl-C has stopped is not a result
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch
 

@@ -69,6 +69,16 @@ def test__python__in_the_page_of_times__runs(capsys):
     assert re.search(r"ms an iteration, \d+\.\d minutes for 10,000 iterations", capsys.readouterr().out)
 
 
+@pytest.mark.parametrize("page", ["docs/anomalies.md", "docs/empty_codes.md"])
+def test__python__on_a_page__runs_and_prints_what_it_says(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for code in blocks(page, "python"):
+        exec(compile(code, page, "exec"), {})
+    printed = capsys.readouterr().out
+    expected = {"docs/anomalies.md": r"\[-1  1  1\]", "docs/empty_codes.md": r"next to nothing.*gaussian[\s\S]*None"}
+    assert re.search(expected[page], printed), printed
+
+
 def test__make_targets__in_the_readme__exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
@@ -78,9 +88,9 @@ def test__make_targets__in_the_readme__exist():
 
 
 def test__docstring_examples__of_the_estimators__are_true():
-    from sdlgm.estimators import _classifier, _counter, _sdlgm
+    from sdlgm.estimators import _classifier, _counter, _detector, _sdlgm
 
-    for module in (_sdlgm, _classifier, _counter):
+    for module in (_sdlgm, _detector, _classifier, _counter):
         result = doctest.testmod(module)
         assert result.failed == 0
         assert result.attempted > 3
@@ -92,7 +102,7 @@ def test__generated_pages__are_made_from_the_results_and_links_lead_somewhere():
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("estimator", ["SDLGM", "SDLGMClassifier", "SDLGMCounter"])
+@pytest.mark.parametrize("estimator", ["SDLGM", "SDLGMDetector", "SDLGMClassifier", "SDLGMCounter"])
 def test__parameters__of_the_estimators__are_all_documented(estimator):
     kind = getattr(sdlgm, estimator)
     documentation = kind.__doc__ or ""

@@ -14,6 +14,7 @@ from sdlgm.errors import (
     CheckpointError,
     DataError,
     DownloadError,
+    FitInterruptedWarning,
     MissingDependencyError,
     ModelFileError,
     NumericalError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from sdlgm.estimators import (
         PAPER,
         SDLGM,
+        Contributions,
         CountEvaluation,
         Evaluation,
         LabelEvaluation,
@@ -34,12 +36,14 @@ if TYPE_CHECKING:
         PosteriorProbs,
         SDLGMClassifier,
         SDLGMCounter,
+        SDLGMDetector,
         load,
     )
 
 _ESTIMATORS = (
     "PAPER",
     "SDLGM",
+    "Contributions",
     "CountEvaluation",
     "Evaluation",
     "LabelEvaluation",
@@ -47,6 +51,7 @@ _ESTIMATORS = (
     "PosteriorProbs",
     "SDLGMClassifier",
     "SDLGMCounter",
+    "SDLGMDetector",
     "load",
 )
 __all__ = [
@@ -54,10 +59,12 @@ __all__ = [
     "SDLGM",
     "BudgetError",
     "CheckpointError",
+    "Contributions",
     "CountEvaluation",
     "DataError",
     "DownloadError",
     "Evaluation",
+    "FitInterruptedWarning",
     "LabelEvaluation",
     "LabelNumbers",
     "MissingDependencyError",
@@ -67,6 +74,7 @@ __all__ = [
     "ProcessLostError",
     "SDLGMClassifier",
     "SDLGMCounter",
+    "SDLGMDetector",
     "SDLGMError",
     "TrainingDivergedError",
     "WriteError",

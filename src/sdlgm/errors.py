@@ -39,6 +39,10 @@ class BudgetError(SDLGMError, ValueError):
     """A code has more active slots than the model's budget allows."""
 
 
+class FitInterruptedWarning(UserWarning):
+    """Ctrl-C ended a fit early. The model has what was learned until then."""
+
+
 class TrainingDivergedError(SDLGMError, ArithmeticError):
     """A term of the objective became NaN or infinite."""
 

@@ -31,6 +31,7 @@ def test__commands__all__are_registered():
         "evaluate",
         "sample",
         "report",
+        "detect",
         "classify fit",
         "classify predict",
         "classify evaluate",

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from commands import FAST, run
+from sdlgm import load
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="POSIX signals and /proc")
 
@@ -119,3 +120,22 @@ def test__sigterm__reproduction__ends_its_runs_too(tmp_path):
     assert process.returncode == 143, message
     assert "same command again" in message
     assert not [child for child in children if is_ours(child, tmp_path)]
+
+
+def test__sigint__fit_without_checkpoints__writes_the_model_and_says_how_far_it_came(tmp_path):
+    noted = "import sys; from sdlgm.train import Trainer; step = Trainer.step\n"
+    noted += "def note(self, batch):\n    self.iteration == 20 and open('begun', 'w').close()\n"
+    noted += "    return step(self, batch)\n"
+    noted += "Trainer.step = note\nfrom sdlgm.cli import app; app()"
+    command = [sys.executable, "-c", noted, "fit", "digits:train", "--out", "m", *FAST, "--max-iter", str(10**7)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, text=True, **pipes)
+    wait_for(process, (tmp_path / "begun").exists)
+    process.send_signal(signal.SIGINT)
+    output, message = process.communicate()
+    assert process.returncode == 130, message
+    assert "of 10000000 iterations" in message
+    assert "model: m" in output
+    assert load(tmp_path / "m").n_iter_ >= 20
+    assert not temporary_files(tmp_path)

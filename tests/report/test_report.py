@@ -77,7 +77,7 @@ def test__report__collapsed_model_or_few_rows__says_so(pictures, small, tmp_path
     write_report(collapsed, Dataset("noise", noise), tmp_path / "collapsed.html")
     notice = figures.code_map(Dataset("noise", noise), collapsed.transform(noise))
     assert any("fewer than 5 different codes" in text.get_text() for text in notice.findobj(Text))
-    single = SDLGM(**{**small, "n_components": 1}, random_state=0).fit(noise)
+    single = SDLGM(**{**small, "n_components": 1, "max_active": 1}, random_state=0).fit(noise)
     write_report(single, Dataset("noise", noise), tmp_path / "single.html")
     write_report(single, Dataset("two rows", noise[:2]), tmp_path / "few.html")
 
@@ -152,3 +152,15 @@ def test__training_curves__features_in_use__are_drawn_unless_the_file_is_older(f
     assert list(drawn) == [record.features_used for record in fitted.history_]
     early = sdlgm.load(Path(__file__).parents[1] / "golden" / "bernoulli-1.sdlgm")
     assert len(figures.training_curves(early, 3).axes) == 3
+
+
+def test__report__problem_of_fit_or_data__is_in_a_box_at_the_top(fitted, digits, tmp_path, monkeypatch):
+    monkeypatch.setattr("sdlgm.report.html._sections", lambda *_: [])
+    pages = {}
+    for name, problem in (("bad", "the codes carry <nothing>"), ("good", None)):
+        monkeypatch.setattr(fitted, "problem_", problem)
+        path = write_report(fitted, Dataset("digits", digits[:60]), tmp_path / f"{name}.html")
+        pages[name] = path.read_text(encoding="utf-8")
+    assert 'class="problem"' not in pages["good"]
+    assert "The fit: the codes carry &lt;nothing&gt;." in pages["bad"]
+    assert pages["bad"].index('class="problem"') < pages["bad"].index('class="numbers"')

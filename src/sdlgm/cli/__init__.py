@@ -10,6 +10,7 @@ from sdlgm import __version__
 from sdlgm.cli import classify, count, data, unsupervised
 from sdlgm.cli._output import print_line
 from sdlgm.cli.demo import demo
+from sdlgm.cli.detect import detect
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.add_typer(unsupervised.app)
+app.command()(detect)
 app.add_typer(classify.app, name="classify")
 app.add_typer(count.app, name="count")
 app.add_typer(data.app, name="data")

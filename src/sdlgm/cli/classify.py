@@ -10,7 +10,7 @@ import typer
 from sdlgm._progress import Progress
 from sdlgm.cli._arguments import AsJson, ModelOut, TableOut, split_names
 from sdlgm.cli._errors import handle_errors
-from sdlgm.cli._models import check_model, load_model
+from sdlgm.cli._models import check_model, exit_if_interrupted, load_model
 from sdlgm.cli._options import with_settings
 from sdlgm.cli._output import print_line, print_table
 from sdlgm.errors import DataError
@@ -53,6 +53,7 @@ def fit(
     estimator = SDLGMClassifier(**settings).fit(dataset.table, dataset.labels)
     estimator.save(model)
     print_line(f"model: {model} ({len(dataset.label_names)} labels, at most {estimator.max_active_} in a row)")
+    exit_if_interrupted(estimator)
 
 
 @app.command()

@@ -7,6 +7,7 @@ import typer
 
 from sdlgm.cli._arguments import Seed
 from sdlgm.cli._errors import handle_errors
+from sdlgm.cli._models import exit_if_interrupted
 from sdlgm.cli._output import print_line
 from sdlgm.cli.unsupervised import check_report_dependencies, print_evaluation
 
@@ -51,3 +52,4 @@ def demo(
     print_evaluation(model.evaluate(test.X, random_state=seed), "digits:test")
     for name, path in files.items():
         print_line(f"{name:>8}: {path}")
+    exit_if_interrupted(model)

@@ -14,9 +14,9 @@ from sdlgm._optional import optional_import
 from sdlgm._progress import Progress
 from sdlgm.cli._arguments import AsJson, Data, LabelColumn, Model, ModelOut, OneFile, Seed, TableOut
 from sdlgm.cli._errors import handle_errors
-from sdlgm.cli._models import check_model, load_model
+from sdlgm.cli._models import check_model, exit_if_interrupted, load_model
 from sdlgm.cli._options import with_settings
-from sdlgm.cli._output import print_line, print_table
+from sdlgm.cli._output import print_line, print_message, print_table
 from sdlgm.cli._tables import with_table_options, write_decoded
 from sdlgm.errors import DataError
 
@@ -79,6 +79,7 @@ def fit(
         estimator.fit(table)
     estimator.save(model)
     print_line(f"model: {model} ({_likelihood(estimator)})")
+    exit_if_interrupted(estimator)
 
 
 def _likelihood(model: "SDLGM") -> str:
@@ -230,6 +231,8 @@ def evaluate(
         typer.echo(json.dumps(asdict(evaluation) | {"discrete_bits": evaluation.discrete_bits}, allow_nan=False))
     else:
         print_evaluation(evaluation, Path(data).name)
+    if evaluation.problem is not None:
+        print_message("warning", evaluation.problem)
 
 
 @app.command()

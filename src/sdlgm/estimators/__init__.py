@@ -2,6 +2,7 @@
 
 from sdlgm.estimators._classifier import SDLGMClassifier
 from sdlgm.estimators._counter import SDLGMCounter
+from sdlgm.estimators._detector import Contributions, SDLGMDetector
 from sdlgm.estimators._modelfile import load
 from sdlgm.estimators._presets import PAPER
 from sdlgm.estimators._results import CountEvaluation, Evaluation, LabelEvaluation, LabelNumbers, PosteriorProbs
@@ -10,6 +11,7 @@ from sdlgm.estimators._sdlgm import SDLGM
 __all__ = [
     "PAPER",
     "SDLGM",
+    "Contributions",
     "CountEvaluation",
     "Evaluation",
     "LabelEvaluation",
@@ -17,5 +19,6 @@ __all__ = [
     "PosteriorProbs",
     "SDLGMClassifier",
     "SDLGMCounter",
+    "SDLGMDetector",
     "load",
 ]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sdlgm import train
 from sdlgm.data import Schema
-from sdlgm.errors import TrainingDivergedError
+from sdlgm.errors import FitInterruptedWarning, TrainingDivergedError
 from sdlgm.estimators import _modelfile
 from sdlgm.estimators._compat import Interval, StrOptions
 from sdlgm.estimators._fitted import Fitted
@@ -75,11 +75,13 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
     schema_: Schema | None = None
     n_iter_: int
     history_: list[train.Record]
+    interrupted_: bool
     _fitted: FittedModel
     _sizes: ClassVar[tuple[str, ...]] = ("hidden",)
     """Parameters that the shapes of the tensors follow from."""
 
     hidden: tuple[int, ...] | Literal["auto"]
+    max_iter: int
     random_state: RandomState
     device: str
     checkpoint_dir: str | os.PathLike[str] | None
@@ -137,7 +139,9 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
             if progress.history:  # otherwise there is nothing good to publish
                 self._publish(replace(fitted, n_iter=trainer.iteration, history=tuple(progress.history)))
             raise
-        return self._publish(replace(fitted, n_iter=trainer.iteration, history=tuple(progress.history)))
+        self._publish(replace(fitted, n_iter=trainer.iteration, history=tuple(progress.history)))
+        self.interrupted_ = progress.interrupted
+        return self
 
     def _checkpoint(self, trainer: train.Trainer, batches: train.Batches) -> train.Checkpoint | None:
         if self.checkpoint_dir is None:
@@ -156,10 +160,18 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         self._fitted = fitted
         self.n_iter_ = fitted.n_iter
         self.history_ = list(fitted.history)
+        self.interrupted_ = False
         return self
 
     def _warn(self, problem: str | None, stacklevel: int) -> None:
-        """Warn that a fit did not work; ``stacklevel`` is that of the line that called `fit`, from here."""
+        """Warn if a fit ended early or did not work; ``stacklevel`` is that of the line that called it, from here."""
+        if self.interrupted_:
+            warnings.warn(
+                f"stopped by Ctrl-C after {self.n_iter_} of {self.max_iter} iterations, and the model has what was "
+                "learned until then; to continue such a run later, fit with checkpoint_dir and resume=True",
+                FitInterruptedWarning,
+                stacklevel=stacklevel,
+            )
         if problem is not None:
             warnings.warn(problem, ConvergenceWarning, stacklevel=stacklevel)
 
@@ -270,7 +282,9 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
         # Training begins at the frequencies, as far as the model can have them.
         uninformed = min(baseline, monitor(trainer).discrete)
         self._run(fitted, trainer, batches, monitor)
-        problem = train.convergence_problem(self.history_, baseline=baseline, uninformed=uninformed)
+        problem = None
+        if not self.interrupted_:
+            problem = train.convergence_problem(self.history_, baseline=baseline, uninformed=uninformed)
         self._warn(problem, stacklevel=6)
         return self
 

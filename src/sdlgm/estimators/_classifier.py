@@ -151,6 +151,9 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         The threshold in use.
     n_iter_ : int
         Number of iterations done.
+    interrupted_ : bool
+        Whether Ctrl-C ended the last `fit` early. The model has what was learned until then. With ``checkpoint_dir``,
+        Ctrl-C writes a checkpoint and raises KeyboardInterrupt instead.
     history_ : list of Record
         Training curves; ``discrete`` is the mean log q(y | x).
     module_ : MultiLabelModule
@@ -334,9 +337,11 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         def fit_predict(fitted: np.ndarray, held_out: np.ndarray) -> np.ndarray:
             if self.checkpoint_dir is not None:
                 of_fold.set_params(checkpoint_dir=Path(self.checkpoint_dir) / f"fold-{next(numbers)}")
-            probs = of_fold.fit(rows[fitted], indicator[fitted], unlabelled=further).predict_proba(rows[held_out])
+            of_fold.fit(rows[fitted], indicator[fitted], unlabelled=further)
+            if of_fold.interrupted_:  # the user means the whole fit, of which there is no model yet
+                raise KeyboardInterrupt
             progress.advance()
-            return probs
+            return of_fold.predict_proba(rows[held_out])
 
         with progress:
             probs = out_of_fold(fit_predict, indicator, _FOLDS, self._seed_of(self.random_state))

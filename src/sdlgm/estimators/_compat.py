@@ -2,10 +2,17 @@
 
 from collections.abc import Mapping
 
+from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._set_output import _get_output_config
 
-__all__ = ["Interval", "Registered", "StrOptions", "fit_context"]
+__all__ = ["Interval", "Registered", "StrOptions", "fit_context", "output_container"]
+
+
+def output_container(estimator: BaseEstimator) -> str:
+    """Return what an estimator's `transform` is to return: "default", "pandas" or "polars"."""
+    return str(_get_output_config("transform", estimator)["dense"])
 
 
 class Registered(StrOptions):

@@ -122,6 +122,9 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
         Whether the counts were one number for each row.
     n_iter_ : int
         Number of iterations done.
+    interrupted_ : bool
+        Whether Ctrl-C ended the last `fit` early. The model has what was learned until then. With ``checkpoint_dir``,
+        Ctrl-C writes a checkpoint and raises KeyboardInterrupt instead.
     history_ : list of Record
         Training curves; ``discrete`` is the mean log-probability of the counts.
     module_ : CountModule

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sdlgm.data import RowFiles
 from sdlgm.estimators._codes import sparse_rows, stack_rows
+from sdlgm.estimators._diagnosis import same_codes
 from sdlgm.estimators._fitted import BATCH, FittedSDLGM, check_finite
 from sdlgm.estimators._preparation import check_unit_interval, in_batches, in_unit_interval
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
@@ -190,6 +191,7 @@ def evaluate(
         features_used=int(np.count_nonzero(np.asarray(codes.sum(axis=0)))),
         features_alive=int(np.count_nonzero(presence / n_rows >= ALIVE)),
         reconstruction_error=reconstruction_error(fitted, rows, codes),
+        problem=same_codes(codes, rows),
     )
 
 

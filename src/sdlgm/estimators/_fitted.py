@@ -64,6 +64,8 @@ class FittedSDLGM(Fitted[SDLGMModule]):
     n_samples: int
     gradient: str
     learn_temperature: bool
+    problem: str | None = None
+    """What `fit` warned about."""
 
     @property
     def row_values(self) -> int:

@@ -1,10 +1,11 @@
 """Fitted estimators to files and back."""
 
 import os
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -33,6 +34,26 @@ _NOT_SAVED = {"checkpoint_dir", "compile", "devices", "num_nodes", "resume", "st
 LOADABLE: "dict[str, type[TorchEstimator]]" = {}
 """The estimators that a file may hold, by the name of their class."""
 
+
+class Wrapper(ABC):
+    """An estimator around another one. Its file is that of the other one with a section more."""
+
+    inner: ClassVar[str]
+    """Name of the class of the other estimator."""
+
+    @abstractmethod
+    def _content(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return the section: what is JSON, and tensors."""
+
+    @classmethod
+    @abstractmethod
+    def _around(cls, model: Any, section: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
+        """Return the wrapper of a file around the model in it, or raise ValueError for a section that does not fit."""
+
+
+WRAPPERS: dict[str, type[Wrapper]] = {}
+"""The wrappers that a file may hold, by the name of their class."""
+
 _Class = TypeVar("_Class", bound=type)
 
 
@@ -42,8 +63,20 @@ def loadable(estimator: _Class) -> _Class:
     return estimator
 
 
-def save(estimator: "TorchEstimator", path: str | os.PathLike[str]) -> None:
-    """Write settings as JSON and everything learned as tensors."""
+def loadable_around(name: str) -> Callable[[_Class], _Class]:
+    """Let `load` read files of an estimator around another one, whose class has this name."""
+
+    def register(wrapper: _Class) -> _Class:
+        assert issubclass(wrapper, Wrapper)
+        wrapper.inner = name
+        WRAPPERS[wrapper.__name__] = wrapper
+        return wrapper
+
+    return register
+
+
+def save(estimator: "TorchEstimator", path: str | os.PathLike[str], around: "Wrapper | None" = None) -> None:
+    """Write settings as JSON and everything learned as tensors; also the section of a wrapper ``around`` it."""
     params = {name: value for name, value in estimator.get_params(deep=False).items() if name not in _NOT_SAVED}
     if not isinstance(params["random_state"], Integral):
         params["random_state"] = None  # the state of a used generator is not part of a file
@@ -57,7 +90,7 @@ def save(estimator: "TorchEstimator", path: str | os.PathLike[str]) -> None:
         ) from error
     fitted = estimator._fitted
     document = {
-        "estimator": type(estimator).__name__,
+        "estimator": type(estimator if around is None else around).__name__,
         "params": params,
         "n_features_in": estimator.n_features_in_,
         "feature_names_in": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
@@ -71,11 +104,14 @@ def save(estimator: "TorchEstimator", path: str | os.PathLike[str]) -> None:
     tensors |= estimator._fitted_tensors()
     tensors["scaling.location"] = torch.from_numpy(fitted.scaling.location)
     tensors["scaling.scale"] = torch.from_numpy(fitted.scaling.scale)
+    if around is not None:
+        section, own_tensors = around._content()
+        document["wrapper"], tensors = section, tensors | own_tensors
     _tensorfile.write(path, MODEL, document, tensors)
 
 
 def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
-    """Read a model that the ``save`` of an `SDLGM`, `SDLGMClassifier` or `SDLGMCounter` wrote.
+    """Read a model that the ``save`` of an estimator wrote.
 
     The file is data: nothing in it is executed. Files of earlier versions load and answer as they did. The state of the
     optimiser is not part of a model: ``partial_fit`` begins with a fresh one.
@@ -88,7 +124,7 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
 
     Returns
     -------
-    estimator : SDLGM, SDLGMClassifier or SDLGMCounter
+    estimator : SDLGM, SDLGMDetector, SDLGMClassifier or SDLGMCounter
 
     Raises
     ------
@@ -101,8 +137,10 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
     document = content.document
     try:
         name = document["estimator"]
-        if name not in LOADABLE:
+        if name not in (*LOADABLE, *WRAPPERS):
             raise ModelFileError(f"{path}: holds a {name!r}, which this sdlgm does not know")
+        wrapper = WRAPPERS.get(name)
+        name = name if wrapper is None else wrapper.inner
         params = migrate(name, document["params"], content.written_by)
         estimator = _new_estimator(LOADABLE[name], params, device)
         check_count("n_features_in", document["n_features_in"], 1)
@@ -124,7 +162,8 @@ def load(path: str | os.PathLike[str], *, device: str = "cpu") -> Any:
             n_iter=document["n_iter"],
             history=tuple(record_of(values) for values in document["history"]),
         )
-        return estimator._restore(fitted, document, content.tensors)
+        model = estimator._restore(fitted, document, content.tensors)
+        return model if wrapper is None else wrapper._around(model, document["wrapper"], content.tensors)
     except ModelFileError:
         raise
     except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:

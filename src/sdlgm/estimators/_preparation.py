@@ -41,10 +41,14 @@ class Columns:
     share_missing: np.ndarray
 
     @classmethod
-    def of(cls, rows: Rows) -> "Columns":
-        """Return the statistics of rows in memory."""
+    def of(cls, rows: Rows, weights: np.ndarray | None = None) -> "Columns":
+        """Return the statistics of rows in memory, with positive weights if they are not equal."""
         if sp.issparse(rows):
-            moments = cast(tuple[np.ndarray, np.ndarray], mean_variance_axis(rows, axis=0))
+            moments = cast(tuple[np.ndarray, np.ndarray], mean_variance_axis(rows, axis=0, weights=weights))
+        elif weights is not None:
+            with np.errstate(over="ignore"):
+                mean = np.average(cast(np.ndarray, rows), axis=0, weights=weights)
+                moments = mean, np.average(np.square(cast(np.ndarray, rows) - mean), axis=0, weights=weights)
         else:
             with np.errstate(over="ignore"):  # `checked` raises
                 moments = np.mean(rows, axis=0, dtype=np.float64), np.var(rows, axis=0, dtype=np.float64)
@@ -54,9 +58,9 @@ class Columns:
         incomplete = np.flatnonzero(np.isnan(largest))
         if incomplete.size:
             few = cast(np.ndarray, rows)[:, incomplete]
-            n_known, mean[incomplete], squares = _moments_of_known(few)
-            variance[incomplete] = squares / np.maximum(n_known, 1)
-            share_missing[incomplete] = 1 - n_known / len(few)
+            n_known, mean[incomplete], squares = _moments_of_known(few, weights)
+            variance[incomplete] = squares / np.where(n_known > 0, n_known, 1)
+            share_missing[incomplete] = 1 - n_known / (len(few) if weights is None else weights.sum())
             largest[incomplete], smallest[incomplete] = np.fmax.reduce(few, axis=0), np.fmin.reduce(few, axis=0)
         return cls.checked(mean, variance, largest > smallest, share_missing)
 
@@ -71,9 +75,20 @@ class Columns:
         return cls(mean, np.sqrt(variance), differs & (variance > 0), share_missing)
 
 
-def _moments_of_known(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the number, the mean and the sum of squares about it of the values that are not missing."""
+def _moments_of_known(
+    values: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the number, the mean and the sum of squares about it of the values that are not missing.
+
+    With weights, these are sums of weights, weighted means and weighted sums.
+    """
     known = ~np.isnan(values)
+    if weights is not None:
+        shares = np.where(known, weights[:, None], 0.0)
+        total = shares.sum(axis=0)
+        filled = np.where(known, values, 0.0)
+        mean = (shares * filled).sum(axis=0) / np.where(total > 0, total, 1)
+        return total, mean, (shares * np.square(filled - mean)).sum(axis=0)
     n_known = known.sum(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):  # `Columns.checked` raises
         mean = np.sum(values, axis=0, where=known, dtype=np.float64) / np.maximum(n_known, 1)
@@ -173,6 +188,11 @@ class Scaling:
         """The term that turns the log-density of a scaled row, if it is complete, into that of the row itself."""
         return -float(np.log(self.scale[self.scale > 0]).sum())
 
+    @property
+    def column_log_jacobians(self) -> np.ndarray:
+        """The part of each column in that term; 0 for a constant column, which has no density."""
+        return -np.log(np.where(self.scale > 0, self.scale, 1.0))
+
     def log_jacobians(self, share_missing: np.ndarray) -> np.ndarray:
         """Return the term of each row, to which missing values add nothing.
 
@@ -187,7 +207,7 @@ class Scaling:
         terms : ndarray of shape (...)
 
         """
-        return self.log_jacobian + share_missing @ np.log(np.where(self.scale > 0, self.scale, 1.0))
+        return self.log_jacobian - share_missing @ self.column_log_jacobians
 
     def apply(self, rows: Rows) -> np.ndarray:
         """Return scaled rows, dense and in single precision."""
@@ -333,6 +353,8 @@ class TrainingData:
     """The parts of files to train on."""
     fingerprint: str = ""
     """Checksum of rows in files."""
+    weights: np.ndarray | None = None
+    """Weights of the rows in memory to train on, 1 on average; None for equal ones."""
 
     @property
     def n_rows(self) -> int:
@@ -345,10 +367,12 @@ class TrainingData:
         """Return the batches of a run."""
         if isinstance(self.rows, RowFiles):
             return StreamedBatches(self.rows, self.chosen, batch_size, seed, self.fingerprint, prepare)
-        return ShuffledBatches(self.rows, batch_size, seed, prepare)
+        return ShuffledBatches(self.rows, batch_size, seed, prepare, weights=self.weights)
 
 
-def prepare_training(rows: Rows | RowFiles, validation_fraction: float | None, seed: int) -> TrainingData:
+def prepare_training(
+    rows: Rows | RowFiles, validation_fraction: float | None, seed: int, weights: np.ndarray | None = None
+) -> TrainingData:
     """Hold rows out, or choose training rows to watch, and compute the statistics of the rest.
 
     Parameters
@@ -357,8 +381,13 @@ def prepare_training(rows: Rows | RowFiles, validation_fraction: float | None, s
     validation_fraction : float or None
         Share of the rows to hold out; None holds none out.
     seed : int
+    weights : ndarray or None, default=None
+        Positive weights of rows in memory. Watched rows are chosen in proportion to them, so that the curves are
+        weighted means.
 
     """
+    if weights is not None and not isinstance(rows, RowFiles):
+        return _prepare_weighted(rows, weights, validation_fraction, seed)
     if isinstance(rows, RowFiles):
         return _prepare_files(rows, validation_fraction, seed)
     if validation_fraction is None:
@@ -371,6 +400,34 @@ def prepare_training(rows: Rows | RowFiles, validation_fraction: float | None, s
     if rows.shape[0] < 2:
         raise ValueError("early_stopping=True leaves fewer than 2 rows to train on; give more rows")
     return TrainingData(rows, watched, Columns.of(rows), Profile.of(rows, watched))
+
+
+def _prepare_weighted(rows: Rows, weights: np.ndarray, validation_fraction: float | None, seed: int) -> TrainingData:
+    rng, places = np.random.default_rng(seed), np.arange(rows.shape[0])
+    watched = places
+    if validation_fraction is not None:
+        from sklearn.model_selection import train_test_split  # slow to import
+
+        places, watched = train_test_split(places, test_size=validation_fraction, random_state=seed)
+        if len(places) < 2:
+            raise ValueError("early_stopping=True leaves fewer than 2 rows to train on; give more rows")
+    n_watched = len(watched) if validation_fraction is not None else min(WATCHED_ROWS, len(watched))
+    watched = rng.permutation(watched)
+    chosen = watched[in_proportion(weights[watched], n_watched, rng)]
+    own = weights[places] / weights[places].mean()
+    if validation_fraction is not None:
+        rows, all_rows = cast(Rows, rows[places]), rows
+    else:
+        all_rows = rows
+    held_out = cast(Rows, all_rows[chosen])
+    return TrainingData(rows, held_out, Columns.of(rows, own), Profile.of(rows, held_out), weights=own)
+
+
+def in_proportion(weights: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Choose n places in proportion to weights, each as often as its expectation rounded up or down."""
+    cumulative = np.cumsum(weights)
+    points = (rng.random() + np.arange(n)) * (cumulative[-1] / n)
+    return np.minimum(np.searchsorted(cumulative, points, side="right"), len(weights) - 1)
 
 
 def _prepare_files(rows: RowFiles, validation_fraction: float | None, seed: int) -> TrainingData:

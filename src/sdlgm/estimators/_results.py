@@ -48,6 +48,8 @@ class Evaluation:
     """Mean squared difference an entry between the rows and what their codes decode to; 1 for a wrong category. Missing
     entries are left out.
     """
+    problem: str | None = None
+    """A sentence if the codes carry no information about these rows; None if they do."""
 
     @property
     def discrete_bits(self) -> float:

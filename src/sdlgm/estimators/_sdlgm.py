@@ -1,6 +1,7 @@
 """The unsupervised estimator: its parameters and its public methods."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -18,12 +19,13 @@ from sdlgm import train
 from sdlgm._progress import Progress
 from sdlgm.data import RowFiles, SpooledRows, is_stream, rows_of
 from sdlgm.errors import DataError
-from sdlgm.estimators import _evaluation
+from sdlgm.estimators import _diagnosis, _evaluation, _scores
 from sdlgm.estimators._base import COMMON_CONSTRAINTS, RandomState, TorchEstimator, check_widths
 from sdlgm.estimators._checks import check_count, check_positive, has_compiler, usable_device, without_names_warning
 from sdlgm.estimators._codes import check_codes, sparse_rows, stack_rows
 from sdlgm.estimators._columns import Choice, choose, given
 from sdlgm.estimators._compat import Interval, Registered, StrOptions, fit_context
+from sdlgm.estimators._containers import in_container
 from sdlgm.estimators._distributed import fit_distributed
 from sdlgm.estimators._fitted import Fitted, FittedSDLGM, code_values
 from sdlgm.estimators._limits import LARGEST_BUDGET, LARGEST_N_SAMPLES, MOST_VALUES
@@ -33,8 +35,10 @@ from sdlgm.estimators._preparation import (
     Columns,
     Scaling,
     Survey,
+    TrainingData,
     check_unit_interval,
     in_parts,
+    in_proportion,
     missing_shares,
     prepare_training,
     statistics_of,
@@ -42,6 +46,7 @@ from sdlgm.estimators._preparation import (
 from sdlgm.estimators._profile import Profile
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
 from sdlgm.estimators._tables import decoded_table, validate_rows
+from sdlgm.estimators._weights import checked_weights, weighted_rows
 from sdlgm.estimators._widths import widths_for
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model.codes import KL
@@ -234,8 +239,16 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         estimated from draws.
     feature_prior_ : ndarray of shape (n_components,)
         Prior distribution of the feature in a slot that is on; estimated likewise.
+    components_ : ndarray of shape (n_components, n_features_in_)
+        What each feature draws: the decoded mean with this feature alone, minus that with no feature.
     n_iter_ : int
         Number of iterations done.
+    problem_ : str or None
+        What `fit` warned about: codes that say next to nothing, dead features, training that is not stable. None if
+        there was nothing, and after `partial_fit`.
+    interrupted_ : bool
+        Whether Ctrl-C ended the last `fit` early. The model has what was learned until then. With ``checkpoint_dir``,
+        Ctrl-C writes a checkpoint and raises KeyboardInterrupt instead.
     history_ : list of Record
         The training curves, one `sdlgm.train.Record` for each point.
     module_ : SDLGMModule
@@ -407,7 +420,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     # Fitting
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, callback: Callable[[SDLGMModule, int], None] | None = None) -> Self:
+    def fit(self, X, y=None, sample_weight=None, *, callback: Callable[[SDLGMModule, int], None] | None = None) -> Self:
         """Fit the model to X.
 
         Parameters
@@ -417,6 +430,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             larger than memory. Those of an iterator are kept in a temporary folder during the fit.
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the rows in the loss, in the scaling and in the training curves. A row of weight 2 counts, in
+            expectation, as two such rows; one of weight 0 as none. Only their ratios matter. For rows in memory.
         callback : callable or None, default=None
             Called as ``callback(module, iteration)`` after every iteration. It has to leave the module as it found it.
 
@@ -426,12 +442,15 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
         """
         self._check_settings()
+        self._warn_of_budget(stacklevel=4)
         if self.devices * self.num_nodes > 1:
             self._check_distributed(callback)
+            if sample_weight is not None:
+                raise ValueError("sample_weight cannot be shared by several processes; fit with devices=1")
             problem = fit_distributed(self, SpooledRows(X) if is_stream(X) else X)
         else:
             with self._all_or_nothing():
-                problem = self._fit(X, callback)
+                problem = self._fit(X, callback, sample_weight=sample_weight)
         self._warn(problem, stacklevel=4)
         return self
 
@@ -440,12 +459,14 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         X,
         callback: Callable[[SDLGMModule, int], None] | None = None,
         processes: train.Processes = train.ALONE,
+        sample_weight: Any = None,
     ) -> str | None:
         """Fit, as the only process or as one of several. Return a message if the fit did not work."""
         rows = self._validate_rows(rows_of(X), reset=True, min_rows=2)
+        rows, weights = weighted_rows(rows, sample_weight)
         seed = self._seed_of(self.random_state)
         with Progress("read rows", visible=bool(self.verbose) and processes.is_first):
-            data = prepare_training(rows, self.validation_fraction if self.early_stopping else None, seed)
+            data = prepare_training(rows, self.validation_fraction if self.early_stopping else None, seed, weights)
         if self.devices * self.num_nodes > 1 and data.n_rows < self.batch_size:
             raise ValueError(
                 f"batch_size={self.batch_size}, and there are {data.n_rows} rows to train on; set a smaller one"
@@ -460,17 +481,45 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             self._run(fitted, trainer, batches, monitor, callback)
         finally:
             batches.close()
-        return train.convergence_problem(
-            self.history_,
-            n_features=fitted.module.config.n_features,
-            n_watched=data.watched.shape[0],
-            held_out=bool(self.early_stopping),
-            uninformed=uninformed,
-            rate=float(self.rate),
-        )
+        if self.interrupted_:
+            return None
+        problem = self._problem_of_fit(data, uninformed, config)
+        self._fitted = replace(self._fitted, problem=problem)
+        self.problem_ = problem
+        return problem
+
+    def _problem_of_fit(self, data: TrainingData, uninformed: float, config: train.TrainConfig) -> str | None:
+        """Return a message with the remedy if the fit did not work."""
+
+        def find(causes: _diagnosis.Causes | None = None) -> str | None:
+            return train.convergence_problem(
+                self.history_,
+                n_features=self._fitted.module.config.n_features,
+                n_watched=data.watched.shape[0],
+                held_out=bool(self.early_stopping),
+                uninformed=uninformed,
+                rate=config.rate,
+                remedy=causes and causes.remedy,
+                urgent_remedy=causes and causes.urgent_remedy,
+            )
+
+        problem = find()
+        empty = self._empty_codes(data.watched, uninformed, config) if problem is None else None
+        if problem is None and empty is None:
+            return None
+        causes = _diagnosis.Causes.of(self._fitted, data.watched, data.n_rows, config)
+        return find(causes) if empty is None else f"{empty}: {causes.remedy}"
+
+    def _empty_codes(self, watched: Rows, uninformed: float, config: train.TrainConfig) -> str | None:
+        """Return a message if the codes of watched rows say next to nothing about them."""
+        if self.n_iter_ < _diagnosis.MIN_ITERATIONS or config.kl_warmup == 1:
+            return None
+        objectives = [record.objective(config.rate) for record in self.history_]
+        bound = max(objectives) if self.early_stopping else objectives[-1]
+        return _diagnosis.no_gain(bound, uninformed) or _diagnosis.same_codes(self._codes_of(watched), watched)
 
     @fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X, y=None) -> Self:
+    def partial_fit(self, X, y=None, sample_weight=None) -> Self:
         """Train on one pass over the rows of X in the order given, at the constant ``learning_rate``.
 
         A pass that fails leaves the model as it was. The first call fixes the likelihood and, for continuous data, the
@@ -483,6 +532,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the rows, as in `fit`. Only their ratios within a call matter.
 
         Returns
         -------
@@ -490,14 +541,17 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
         """
         self._check_settings()
+        if not self.__sklearn_is_fitted__():
+            self._warn_of_budget(stacklevel=4)
         with self._all_or_nothing():
-            return self._partial_fit(X)
+            return self._partial_fit(X, sample_weight)
 
-    def _partial_fit(self, X) -> Self:
+    def _partial_fit(self, X, sample_weight: Any = None) -> Self:
         first = not self.__sklearn_is_fitted__()
         rows = self._validate_rows(rows_of(X), reset=first, min_rows=2)
+        rows, weights = weighted_rows(rows, sample_weight)
         seed = self._seed_of(self.random_state)
-        fitted = self._first_model(rows, seed) if first else self._fitted
+        fitted = self._first_model(rows, seed, weights) if first else self._fitted
         if not first:
             self._check_same_model()
             for _ in _evaluation.prepared_batches(fitted, rows):  # raise for bad values before anything changes
@@ -508,10 +562,16 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         n_batches = max(1, rows.shape[0] // self.batch_size)
         try:
             trainer.configure(config)
-            for part in in_parts(rows, n_batches):
-                trainer.step(Batch(train.to_tensor(fitted.scaling.apply(part), trainer.device)))
+            of_parts = in_parts(np.ones(rows.shape[0]) if weights is None else weights, n_batches)
+            for part, own in zip(in_parts(rows, n_batches), of_parts, strict=True):
+                x = train.to_tensor(fitted.scaling.apply(part), trainer.device)
+                weight = None if weights is None else train.to_tensor(own, trainer.device)
+                trainer.step(Batch(x, weight=weight))
             trainer.check_finite()
             watched = rows[:WATCHED_ROWS]
+            if weights is not None:
+                own = weights[:WATCHED_ROWS]
+                watched = watched[in_proportion(own, len(own), np.random.default_rng(seed))]
             record = _monitor(fitted, watched, seed, missing_shares(watched))(trainer)
             record.check_finite()
         except BaseException:  # a divergence, or Ctrl-C
@@ -523,6 +583,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 fitted,
                 n_iter=trainer.iteration,
                 history=(*fitted.history, record),
+                problem=None,
                 binarize=config.binarize,
                 kl=config.kl,
                 rate=config.rate,
@@ -533,12 +594,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         self._trainer = trainer
         return self
 
-    def _first_model(self, rows: Rows | RowFiles, seed: int) -> FittedSDLGM:
+    def _first_model(self, rows: Rows | RowFiles, seed: int, weights: np.ndarray | None = None) -> FittedSDLGM:
         """Return the model of a first `partial_fit`."""
         if isinstance(rows, RowFiles):
             survey = Survey.of(rows, range(len(rows.parts)))
             return self._new_model(survey.columns, survey.profile, seed, len(rows))
-        return self._new_model(Columns.of(rows), Profile.of(rows), seed, rows.shape[0])
+        return self._new_model(Columns.of(rows, weights), Profile.of(rows), seed, rows.shape[0])
 
     def _new_trainer(self, fitted: FittedSDLGM, config: train.TrainConfig, seed: int) -> train.Trainer:
         """Return a trainer for a model without one, with other noise than its earlier iterations had."""
@@ -591,6 +652,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         self.likelihood_ = fitted.likelihood
         self.likelihoods_ = np.array(fitted.likelihoods)
         self.module_ = fitted.module
+        self.problem_ = fitted.problem
         self._publish_prior(fitted.module)
         return self
 
@@ -635,6 +697,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 f"gradient={self.gradient!r} is not defined for posterior={self.posterior!r}; "
                 f"use one of {', '.join(possible)}"
             )
+
+    def _warn_of_budget(self, stacklevel: int) -> None:
+        draws_sets = self._module_class.posteriors[self.posterior].draws_sets
+        if draws_sets and self.max_active > self.n_components:
+            message = _diagnosis.effective_budget(int(self.max_active), int(self.n_components))
+            warnings.warn(message, UserWarning, stacklevel=stacklevel)
 
     def _check_prior(self, family: type[PosteriorNetwork]) -> None:
         """Raise for settings of the prior and of the coupling that exclude each other."""
@@ -826,11 +894,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         Returns
         -------
         codes : CSR matrix of int of shape (n_samples, n_components)
-            Counts. Each row adds up to at most ``max_active``, so it has at most that many non-zeros.
+            Counts. Each row adds up to at most ``max_active``, so it has at most that many non-zeros. After
+            ``set_output(transform="pandas")`` a data frame with sparse columns.
 
         """
         check_is_fitted(self)
-        return self._encode(X, self._encoder(n_candidates, rate, budget))
+        return in_container(self._encode(X, self._encoder(n_candidates, rate, budget)), X, self)
 
     def transform_batches(
         self, batches: Iterable[Any], *, n_candidates: int = 0, rate: float | None = None, budget: int | None = None
@@ -898,6 +967,25 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         checked = check_codes(codes, config.n_features, config.n_slots)
         decoded = _evaluation.decode(self._fitted, checked, self._fitted.module.likelihood.mean)
         return decoded if encoded else decoded_table(self.schema_, decoded)
+
+    @property
+    def components_(self) -> np.ndarray:
+        """What each feature draws, ndarray of shape (n_components, n_features_in_).
+
+        Row k is the mean of p(x given z) for the code with feature k alone, minus that for the empty code:
+
+            components_[k] = inverse_transform(e_k) - inverse_transform(0),
+
+        in the units of the data. The decoder is not linear, so that what a feature adds to other features may differ.
+        Of a category it is the difference of two levels, which says little. Computed at each access, and not stored in
+        the model file.
+        """
+        check_is_fitted(self)
+        n_features = self._fitted.module.config.n_features
+        places = np.arange(n_features + 1)
+        codes = sp.csr_matrix((np.ones(n_features), (places[1:], places[:-1])), shape=(n_features + 1, n_features))
+        decoded = self.inverse_transform(codes, encoded=True)  # the first code is empty
+        return decoded[1:] - decoded[0]
 
     def sample(self, n_samples: int = 1, *, random_state: RandomState = None, encoded: bool = False) -> Any:
         """Draw new observations: codes from the prior, then x from p(x given z).
@@ -990,6 +1078,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             raise ValueError("budget and n_candidates exclude each other; set one of them")
         return lambda x: _evaluation.coarse_codes(module, x, budget)
 
+    def _codes_of(self, rows: Rows | RowFiles) -> sp.csr_matrix:
+        """Return the codes of validated rows as `transform` gives them."""
+        return _evaluation.encode(self._fitted, rows, self._encoder(0, None, None))
+
     def _encode(self, X, code: Callable[[Tensor], Tensor]) -> sp.csr_matrix:
         if is_stream(X):
             parts = list(self._encode_batches(X, code))
@@ -1048,7 +1140,26 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             raise ValueError("n_importance is above 1 only with bound='discrete'")
         return _evaluation.elbo(self._fitted, rows, bound, n_importance, self._noise(random_state))
 
-    def score(self, X, y=None) -> float:
+    def score_samples(self, X) -> np.ndarray:
+        """Return the discrete bound on log p(x) of each row, in nats.
+
+        It is that of `elbo`, averaged over several draws whose noise is the same for all rows. The score of a row
+        therefore depends on the model and the row alone: not on a seed, and not on the rows beside it. Its mean differs
+        from `score` by the error of the draws.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
+
+        Returns
+        -------
+        scores : ndarray of float64 of shape (n_samples,)
+
+        """
+        rows = self._fitted_rows(X)
+        return _scores.bounds(self._fitted, rows)
+
+    def score(self, X, y=None, sample_weight=None) -> float:
         """Return the mean discrete bound on log p(x), in nats.
 
         Parameters
@@ -1056,13 +1167,18 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
         y : None
             Ignored.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the rows in the mean.
 
         Returns
         -------
         score : float
 
         """
-        return float(self.elbo(X).mean())
+        values = self.elbo(X)
+        if sample_weight is None:
+            return float(values.mean())
+        return float(np.average(values, weights=checked_weights(sample_weight, len(values))))
 
     def evaluate(self, X, *, random_state: RandomState = None) -> Evaluation:
         """Return both bounds, the information and length of codes, their sparsity and their reconstruction error.
@@ -1083,7 +1199,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             return _evaluation.evaluate(
                 self._fitted,
                 rows,
-                self.transform(rows),
+                self._codes_of(rows),
                 discrete=float(self.elbo(rows, random_state=random_state).mean()),
                 relaxed=float(self.elbo(rows, bound="relaxed", random_state=random_state).mean()),
                 noise=self._noise(random_state),
@@ -1105,8 +1221,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         }
 
     def _fitted_document(self) -> dict[str, Any]:
-        layout = self._fitted.module.config.layout
-        document = {"likelihood": self._fitted.likelihood}
+        fitted, document = self._fitted, {"likelihood": self._fitted.likelihood}
+        if fitted.problem is not None:
+            document["problem"] = fitted.problem
+        layout = fitted.module.config.layout
         return document if layout is None else document | {"columns": layout.as_json()}
 
     def _check_sizes(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -1144,7 +1262,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 f"the data of a model with likelihood={document['likelihood']!r} are not scaled, but the file has a "
                 "scaling"
             )
-        return self._publish(restored)
+        problem = document.get("problem")
+        if problem is not None and not isinstance(problem, str):
+            raise ValueError("the problem of the fit is not a text")
+        return self._publish(replace(restored, problem=problem))
 
     # Rows
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import io
 import math
 import os
@@ -25,7 +26,7 @@ from sdlgm.report import figures
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from sdlgm import SDLGM
+    from sdlgm import SDLGM, Evaluation
 
 MAX_ROWS = 10_000
 """Observations on which a report is based by default. The standard error of its means is a hundredth of the spread."""
@@ -81,6 +82,7 @@ def write_report(
     optional_import("matplotlib", "report")  # before the evaluation, which takes time
     template = files("sdlgm.report").joinpath("template.html").read_text(encoding="utf-8")
     page = jinja2.Environment(autoescape=jinja2.select_autoescape(default=True)).from_string(template)
+    model = _with_sparse_output(model)
     n_rows = data.X.shape[0]
     if max_rows is not None and n_rows > max_rows:
         data = _some_rows(data, figures.evenly_spaced(n_rows, max_rows))
@@ -98,6 +100,7 @@ def write_report(
             data=data.name,
             n_rows=n_rows,
             evaluation=evaluation,
+            problems=_problems(model, evaluation),
             bits=evaluation.kl / math.log(2),
             model=model,
             kinds=Counter(model.likelihoods_.tolist()),
@@ -112,6 +115,22 @@ def write_report(
 
 def _some_rows(data: Dataset, rows: np.ndarray) -> Dataset:
     return replace(data, X=data.X[rows], labels=None if data.labels is None else data.labels[rows])
+
+
+def _with_sparse_output(model: SDLGM) -> SDLGM:
+    """Return the model with codes as matrices, whatever ``set_output`` has been called with."""
+    model = copy.copy(model)
+    vars(model)["_sklearn_output_config"] = {}
+    return model.set_output(transform="default")
+
+
+def _problems(model: SDLGM, evaluation: Evaluation) -> list[str]:
+    """Return what is wrong with the codes, for the top of the page."""
+    found = [
+        f"The fit: {model.problem_}" if model.problem_ else None,
+        f"These data: {evaluation.problem}" if evaluation.problem else None,
+    ]
+    return [problem for problem in found if problem is not None]
 
 
 def _sections(model: SDLGM, data: Dataset) -> list[_Section]:

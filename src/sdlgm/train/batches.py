@@ -5,7 +5,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -119,9 +119,11 @@ class ShuffledBatches(Batches):
         seed: int,
         prepare: Prepare = dense_float32,
         targets: Targets | None = None,
+        weights: np.ndarray | None = None,
     ):
         self.rows = rows
         self.targets = targets
+        self.weights = None if weights is None else weights.astype(np.float32)
         self.prepare = prepare
         self.n_rows = rows.shape[0]
         self.batch_size = min(batch_size, self.n_rows)
@@ -134,7 +136,10 @@ class ShuffledBatches(Batches):
         return self.prepare(self.rows[self._chosen(iteration)])
 
     def batch(self, iteration: int, device: torch.device) -> Batch:
-        return make_batch(self[iteration], self.targets and self.targets[self._chosen(iteration)], device)
+        batch = make_batch(self[iteration], self.targets and self.targets[self._chosen(iteration)], device)
+        if self.weights is None:
+            return batch
+        return replace(batch, weight=torch.from_numpy(self.weights[self._chosen(iteration)]).to(device))
 
     def _chosen(self, iteration: int) -> np.ndarray:
         epoch, position = divmod(iteration, self.per_epoch)
@@ -147,6 +152,8 @@ class ShuffledBatches(Batches):
         parts = [self.rows] if isinstance(self.rows, np.ndarray) else [*_sparse_parts(self.rows)]
         if self.targets is not None:
             parts += [self.targets.y, self.targets.known]
+        if self.weights is not None:
+            parts.append(self.weights)
         checksum = 0
         for part in parts:
             checksum = zlib.crc32(np.ascontiguousarray(part).data, checksum)

@@ -18,6 +18,9 @@ MIN_GAIN = 0.9
 # In nats and relative to the bound: a smaller fall is noise.
 MIN_FALL, MIN_RELATIVE_FALL = 1.0, 0.02
 
+CHECK_DATA = "check the scale of the data and the likelihood, or train longer"
+TRAIN_SLOWLY = "train longer, or lower learning_rate"
+
 
 def convergence_problem(
     history: Sequence[Record],
@@ -28,6 +31,8 @@ def convergence_problem(
     baseline: float | None = None,
     uninformed: float | None = None,
     rate: float = 1.0,
+    remedy: str | None = None,
+    urgent_remedy: str | None = None,
 ) -> str | None:
     """Return a message with the remedy if a fit did not work, or None.
 
@@ -46,12 +51,17 @@ def convergence_problem(
         Bound of a model that is the same for all rows: the means of the columns, or the frequencies of the targets.
     rate : float, default=1.0
         Weight of the KL in training. Bounds are judged with this weight, since training improves nothing else.
+    remedy : str or None, default=None
+        What to do about codes without information, if it is known.
+    urgent_remedy : str or None, default=None
+        What to do about a model that has learned nothing, if a setting is known to be the cause.
 
     """
+    remedies = remedy or CHECK_DATA, urgent_remedy or TRAIN_SLOWLY
     if rate == 1.0:
-        return _problem(history, n_features, n_watched, held_out, baseline, uninformed)
+        return _problem(history, n_features, n_watched, held_out, baseline, uninformed, remedies)
     weighted = [_weighted(record, rate) for record in history]
-    problem = _problem(weighted, n_features, n_watched, held_out, baseline, uninformed)
+    problem = _problem(weighted, n_features, n_watched, held_out, baseline, uninformed, remedies)
     return None if problem is None else f"{problem} (bounds are with the weight of the KL, rate={rate:g})"
 
 
@@ -72,19 +82,20 @@ def _problem(
     held_out: bool,
     baseline: float | None,
     uninformed: float | None,
+    remedies: tuple[str, str],
 ) -> str | None:
     """Return a message if a fit with the KL as it is did not work."""
     if not history or history[-1].kl_weight < 1.0:
         return None
     kept = max(history, key=lambda record: record.discrete) if held_out else history[-1]
-    problem = _worse_than_uninformed(kept, uninformed)
+    problem = _worse_than_uninformed(kept, uninformed, remedies[1])
     if problem is None and not held_out:
         problem = _fallen(history)
     if problem is not None:
         return problem
     if baseline is not None:
         return _unlearned_targets(kept, baseline)
-    problem = _collapse(kept) or _dead_features(kept, n_features, n_watched)
+    problem = _collapse(kept, remedies[0]) or _dead_features(kept, n_features, n_watched)
     return _overfitting(history) if problem is None and held_out else problem
 
 
@@ -93,11 +104,11 @@ def _is_fall(from_bound: float, to_bound: float) -> bool:
     return from_bound - to_bound >= max(MIN_FALL, MIN_RELATIVE_FALL * abs(from_bound))
 
 
-def _worse_than_uninformed(record: Record, uninformed: float | None) -> str | None:
+def _worse_than_uninformed(record: Record, uninformed: float | None, remedy: str) -> str | None:
     """Return a message if the model is worse than one that is the same for all rows."""
     if uninformed is None or not _is_fall(uninformed, record.discrete):
         return None
-    remedy = "nothing was learned; train longer, or lower learning_rate"
+    remedy = f"nothing was learned; {remedy}"
     if not _is_fall(uninformed, record.relaxed):
         remedy = (
             f"with relaxed codes it is {record.relaxed:.4g}, so that the information is in the relaxation and not in "
@@ -137,9 +148,8 @@ def _unlearned_targets(record: Record, baseline: float) -> str | None:
     return "the predictions do not depend on the data; check the features and the targets, or train longer"
 
 
-def _collapse(record: Record) -> str | None:
+def _collapse(record: Record, remedy: str) -> str | None:
     """Return a message if codes carry no information about the data."""
-    remedy = "check the scale of the data and the likelihood, or train longer"
     if record.kl < MIN_KL:
         return (
             f"the KL is {record.kl:.2g} nats: the posterior equals the prior and carries no information about the "

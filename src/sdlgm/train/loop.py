@@ -3,6 +3,7 @@
 import contextlib
 import signal
 from collections.abc import Callable
+from types import FrameType
 
 from sdlgm._progress import Progress as ProgressBar
 from sdlgm._signals import Interrupted, handled
@@ -30,6 +31,10 @@ def fit(
 
     With early stopping the module ends with its best parameters, otherwise with its last. A term that is no longer
     finite stops the run; the module then has the parameters of the last point of the curves.
+
+    SIGINT (Ctrl-C) ends a run of one process after the iteration under way, and ``progress.interrupted`` says so. With
+    a checkpoint, SIGINT and SIGTERM write it and raise `Interrupted`. During the first iteration, and a second time,
+    SIGINT raises KeyboardInterrupt at once.
 
     Parameters
     ----------
@@ -62,7 +67,7 @@ def fit(
             visible=visible and trainer.processes.is_first,
         )
         noted: list[int] = []
-        with bar, _noted_signals(noted, active=checkpoint is not None):
+        with bar, _noted_signals(noted, trainer, checkpoint):
             _iterate(trainer, batches, monitor, progress, checkpoint, bar, callback, noted)
     if progress.best_parameters is not None:
         trainer.module.load_state_dict(progress.best_parameters)
@@ -87,6 +92,7 @@ def _iterate(
             watch = trainer.iteration % config.monitor_every == 0 or trainer.iteration == config.max_iter
             stop = processes.sum([float(bool(noted))])[0] > 0  # a signal to one process stops all
             keep = checkpoint is not None and (stop or _is_due(checkpoint, trainer))
+            watch = watch or (stop and checkpoint is None)  # the end of the curves is that of the run
             if watch or keep:
                 trainer.check_finite()
             if watch:
@@ -110,6 +116,9 @@ def _iterate(
                     f"checkpoint, {checkpoint.path}",
                     noted[0] if noted else signal.SIGTERM,
                 )
+        if stop:
+            progress.interrupted = True
+            return
 
 
 def _begin(trainer: Trainer, progress: Progress, checkpoint: Checkpoint, resume: bool) -> None:
@@ -158,8 +167,22 @@ def _remedy(checkpoint: Checkpoint | None, good_iteration: int) -> str:
     return f"{kept}; try a smaller learning_rate, and check the data for extreme values"
 
 
-def _noted_signals(noted: list[int], *, active: bool) -> contextlib.AbstractContextManager[None]:
-    """Collect SIGINT and SIGTERM so that a checkpoint can be written before the run stops."""
-    if not active:
-        return contextlib.nullcontext()
-    return handled(lambda received, _frame: noted.append(received), signal.SIGINT, signal.SIGTERM)
+def _noted_signals(
+    noted: list[int], trainer: Trainer, checkpoint: Checkpoint | None
+) -> contextlib.AbstractContextManager[None]:
+    """Collect signals, so that a run ends between two iterations: SIGINT, and with a checkpoint SIGTERM too.
+
+    Several processes without a checkpoint are interrupted at once: nobody would take their model.
+    """
+
+    def note(received: int, _frame: FrameType | None) -> None:
+        nothing_to_keep = checkpoint is None and trainer.iteration == 0
+        if received == signal.SIGINT and (nothing_to_keep or received in noted):
+            raise KeyboardInterrupt
+        noted.append(received)
+
+    if checkpoint is not None:
+        return handled(note, signal.SIGINT, signal.SIGTERM)
+    if trainer.processes.shard.size == 1:
+        return handled(note, signal.SIGINT)
+    return contextlib.nullcontext()

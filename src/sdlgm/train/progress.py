@@ -14,6 +14,8 @@ class Progress:
     history: list[Record] = field(default_factory=list)
     best_parameters: dict[str, Tensor] | None = None
     n_without_improvement: int = 0
+    interrupted: bool = False
+    """Whether SIGINT ended the run early."""
 
     def best(self, rate: float) -> float:
         """Return the largest objective so far."""

@@ -103,7 +103,7 @@ class Trainer(Generic[Module]):
         batch = replace(batch, x=binarize(batch.x, config.binarize, Noise(self.generator))).part(shard)
         step = Step(self.estimator, config.kl, kl_weight, config.n_samples, Noise(self.generator, shard))
         objective = module.loss(batch, step)
-        loss = -objective.value.mean()
+        loss = -(objective.value if batch.weight is None else batch.weight * objective.value).mean()
         total = self.processes.sum([loss.item()])[0]
         if not math.isfinite(total):
             raise TrainingDivergedError(f"{_first_bad_term(objective)} is not finite at iteration {self.iteration}")

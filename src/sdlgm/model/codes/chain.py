@@ -46,8 +46,6 @@ class Chain(Subsets[Prior]):
     """Effect of the features before a feature on its log-odds."""
     n_slots: int
     common_noise: bool = False
-    """Whether all rows share the noise behind estimates. Estimates of a row then depend on the row alone, but their
-    errors do not average out over rows."""
 
     has_closed_kl = False
 
@@ -112,14 +110,6 @@ class Chain(Subsets[Prior]):
 
     def cost(self, counts: Float[Tensor, "S batch K"], prior: Prior) -> Float[Tensor, "S batch"]:
         return self.terms_given(counts, prior).kl
-
-    @cached_property
-    def _fixed_draws(self) -> Float[Tensor, "S batch K"]:
-        if not self.common_noise:
-            return super()._fixed_draws
-        noise, n_draws = Noise.seeded(0, self.logits.device), self._n_fixed_draws
-        uniform = _positive_uniform((n_draws, 1, self.logits.shape[-1]), self.logits, noise)
-        return self._draw(uniform.expand(n_draws, *self.logits.shape))
 
     @cached_property
     def presence(self) -> Float[Tensor, "batch K"]:

@@ -27,7 +27,7 @@ from sdlgm.model.codes._slot_symbols import slot_symbols
 from sdlgm.model.codes.base import KL, GradientRule, PriorTerms, Temperatures
 from sdlgm.model.codes.independent import IndependentSymbols
 from sdlgm.model.codes.surrogate import symbols_with_gradient
-from sdlgm.model.noise import Noise
+from sdlgm.model.noise import CommonNoise, Noise
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,8 @@ class SlotDistribution(IndependentSymbols["SlotDistribution"]):
         Apart from the counts, memory is O(L0) for each observation.
         """
         probs = self.probs.detach()
+        if isinstance(noise, CommonNoise):
+            return self._drawn_by(noise.uniform((n_samples, len(probs), self.n_slots), probs))
         if arrays.has_kernels(probs):
             keys = noise.block_keys(n_samples * len(probs))
             counts = _kernels.draw_counts(keys, as_array(probs), n_slots=self.n_slots, n_samples=n_samples)
@@ -97,6 +99,13 @@ class SlotDistribution(IndependentSymbols["SlotDistribution"]):
         drawn = drawn.unflatten(-1, (n_samples, self.n_slots)).movedim(1, 0)
         counts = probs.new_zeros(n_samples, *probs.shape)
         return counts.scatter_add_(-1, drawn, torch.ones_like(drawn, dtype=probs.dtype))
+
+    def _drawn_by(self, uniform: Float[Tensor, "S batch L0"]) -> Float[Tensor, "S batch symbols"]:
+        """Return the counts of all symbols with one uniform number for each slot."""
+        cumulative = self.probs.detach().cumsum(-1).expand(*uniform.shape[:2], -1).contiguous()
+        drawn = torch.searchsorted(cumulative, uniform * cumulative[..., -1:], right=True)
+        counts = torch.zeros_like(cumulative)
+        return counts.scatter_add_(-1, drawn.clamp(max=cumulative.shape[-1] - 1), torch.ones_like(uniform))
 
     @property
     def n_draws(self) -> int:

@@ -58,11 +58,17 @@ class Subsets(PresenceCodes[Prior]):
     """Subsets of K features that are visited in their order, until ``n_slots`` are present."""
 
     logits: Float[Tensor, "batch K"]
+    common_noise: bool
+    """Whether all rows share the noise behind estimates. Estimates of a row then depend on the row alone, but their
+    errors do not average out over rows."""
 
     @cached_property
     def _fixed_draws(self) -> Float[Tensor, "S batch K"]:
         """Draws behind probabilities and terms that have no closed form, always with the same noise."""
-        return self.sample(self._n_fixed_draws, Noise.seeded(0, self.logits.device))
+        noise, n_draws = Noise.seeded(0, self.logits.device), self._n_fixed_draws
+        if not self.common_noise:
+            return self.sample(n_draws, noise)
+        return torch.cat([self.sample(1, noise.common()) for _ in range(n_draws)])
 
     @property
     def _n_fixed_draws(self) -> int:
@@ -105,6 +111,7 @@ class IndependentSubsets(Subsets[Prior], IndependentVariables[Prior]):
     logits: Float[Tensor, "batch K"]
     """Log-odds of each feature that the budget reaches."""
     n_slots: int
+    common_noise: bool = False
 
     @cached_property
     def log_probs(self) -> Float[Tensor, "batch K 2"]:

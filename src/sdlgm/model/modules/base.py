@@ -23,13 +23,16 @@ class Batch:
     y: Float[Tensor, "batch K"] | None = None
     known: Float[Tensor, " batch"] | None = None
     """1 for rows whose targets are known, otherwise 0."""
+    weight: Float[Tensor, " batch"] | None = None
+    """Weights of the rows in the loss, 1 on average over the data; None for equal ones."""
 
     def part(self, shard: Shard) -> "Batch":
         """Return the rows of one of several processes."""
         if shard.size == 1:
             return self
-        y, known = (None if values is None else shard.part(values) for values in (self.y, self.known))
-        return Batch(shard.part(self.x), y, known)
+        optional = (self.y, self.known, self.weight)
+        y, known, weight = (None if values is None else shard.part(values) for values in optional)
+        return Batch(shard.part(self.x), y, known, weight)
 
     @property
     def targets(self) -> tuple[Float[Tensor, "batch K"], Float[Tensor, " batch"]]:

@@ -208,9 +208,17 @@ class SDLGMModule(TemperedModule):
         self, x: Float[Tensor, "batch D"], codes: Float[Tensor, "S batch K"]
     ) -> Float[Tensor, "S batch"]:
         """Return log p(x given z) for S codes of each observation."""
+        return self.likelihood.log_prob(x, self._outputs(codes))
+
+    def entry_log_likelihood(
+        self, x: Float[Tensor, "batch D"], codes: Float[Tensor, "S batch K"]
+    ) -> Float[Tensor, "S batch D"]:
+        """Return log p(x given z) of each entry; `log_likelihood` is the sum over the entries."""
+        return self.likelihood.entry_log_probs(x, self._outputs(codes))
+
+    def _outputs(self, codes: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch D"]:
         # All codes in one batch: linear layers take two dimensions with fewer operations than three.
-        output = self.generative(codes.flatten(0, 1)).unflatten(0, codes.shape[:2])
-        return self.likelihood.log_prob(x, output)
+        return self.generative(codes.flatten(0, 1)).unflatten(0, codes.shape[:2])
 
     def uninformed_log_prob(self, x: Float[Tensor, "batch D"]) -> Float[Tensor, " batch"]:
         """Return log p(x) with the decoder's last bias as its output, whatever the code; at first that is the mean."""
