@@ -28,7 +28,7 @@ model = make_pipeline(columns, LogisticRegression(max_iter=1000)).fit(table[:800
 print(f"accuracy from codes and the site: {model.score(table[800:], fails[800:]):.2f}")
 
 codes.set_output(transform="pandas").fit(table.filter(like="sensor"), sample_weight=np.where(fails, 2.0, 1.0))
-frame = codes.transform(table.filter(like="sensor"))
+frame = pd.DataFrame(codes.transform(table.filter(like="sensor")))
 print(f"a data frame with sparse columns, {frame.sparse.density:.0%} of its entries stored")
 strongest = np.abs(codes.components_ / sensors.std(axis=0)).max(axis=1).argsort()[-3:]
 for feature in strongest:

@@ -430,5 +430,5 @@ class DiscreteVAE(SDLGM):
     def save(self, path: Any) -> None:
         raise NotImplementedError("baselines cannot be saved to a file")
 
-    def sample(self, n_samples: int = 1, *, random_state: Any = None) -> Any:
+    def sample(self, n_samples: int = 1, *, random_state: Any = None, encoded: bool = False) -> Any:
         raise NotImplementedError("baselines cannot be sampled from")

@@ -289,7 +289,7 @@ def check_unit_interval(all_are_in: bool) -> None:
         )
 
 
-def statistics_of(choice: Choice, columns: Columns, profile: Profile) -> ColumnStatistics:
+def statistics_of(choice: Choice, columns: Columns, profile: Profile, scaling: Scaling) -> ColumnStatistics:
     """Return what the module starts from, of prepared rows. The centre of what is standardised is 0."""
     kinds = [LIKELIHOODS[name] for name in choice.likelihoods]
     mean = np.where([kind.standardized for kind in kinds], 0.0, columns.mean)
@@ -299,6 +299,8 @@ def statistics_of(choice: Choice, columns: Columns, profile: Profile) -> ColumnS
         logs = np.log1p(values[~np.isnan(values)], dtype=np.float64)
         if len(logs):
             log_mean[column], log_deviation[column] = logs.mean(), logs.std()
+    scale = np.where(scaling.scale > 0, scaling.scale, 1.0)
+    variance_of_prepared = (columns.deviation / scale) ** 2
     categories = [column for column, name in enumerate(choice.likelihoods) if name == "categorical"]
     shares = [
         _shares(profile.sample[:, column], n_levels)
@@ -306,7 +308,7 @@ def statistics_of(choice: Choice, columns: Columns, profile: Profile) -> ColumnS
     ]
     mean, variance, log_mean, log_deviation, share_missing = (
         torch.tensor(values, dtype=torch.float32)
-        for values in (mean, columns.deviation**2, log_mean, log_deviation, columns.share_missing)
+        for values in (mean, variance_of_prepared, log_mean, log_deviation, columns.share_missing)
     )
     return ColumnStatistics(
         mean=mean,

@@ -619,7 +619,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         device = usable_device(self.device)
         config = self._model_config(len(columns.mean), likelihood, layout, self._widths(n_rows))
         module = train.seeded(lambda: self._module_class(config), seed)
-        module.adapt_to(statistics_of(choice, columns, profile))
+        module.adapt_to(statistics_of(choice, columns, profile, scaling))
         if self.compile:
             module.compile_networks()
         return self._describe(Fitted(module.to(device), scaling, device, 0, ()), likelihood)
