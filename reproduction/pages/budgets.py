@@ -35,7 +35,7 @@ def page(result: Result) -> str:
             "",
             generated_from("budgets.json"),
             "",
-            f"The default model of MNIST with different `max_active`, {result['rows'][0]['iterations']:,} iterations, "
+            f"The SDLGM with the networks of the paper and different `max_active` on MNIST, {result['rows'][0]['iterations']:,} iterations, "
             f"{seeds} run{'s' if seeds > 1 else ''} each. Negative ELBO in nats, lower is better. *Drawn* codes are "
             "samples of the posterior, to which the bound refers. *Given* codes are the output of `transform`.",
             "",
