@@ -49,8 +49,8 @@ class Gaussian(Likelihood):
 
     @torch.no_grad()
     def start(self, statistics):
-        # Where one scale is common to several entries, their deviations differ from 1. Training would need long to learn
-        # how small that of a rare pixel is.
+        # Where one scale is common to several entries, their deviations differ from 1. Training would need long to
+        # learn how small that of a rare pixel is.
         others = statistics.varies & (statistics.variance != 1.0)
         deviation = statistics.variance[others].sqrt().clamp(min=2 * MIN_DEVIATION) - MIN_DEVIATION
         self.raw_deviation[others] = torch.log(torch.expm1(deviation))
