@@ -21,8 +21,8 @@ def row_of(budget: int) -> Row:
 
 ROWS = {budget: row_of(budget) for budget in BUDGETS}
 PROTOCOL = {
-    "model": "the defaults of SDLGM with the networks of the paper, but for `max_active`, and for `gate_prior` where the "
-    f"budget is larger than the default one: {AT_FIRST} features are on at first, or half of a smaller budget",
+    "model": "the defaults of SDLGM with the networks of the paper, but for `max_active`, and for `gate_prior` where "
+    f"the budget is larger than the default one: {AT_FIRST} features are on at first, or half of a smaller budget",
     **{name: TABLE1_PROTOCOL[name] for name in ("binarisation", "training", "test and train", "time")},
     "drawn and given": "codes drawn from the posterior, which the bounds are about, and codes that `transform` gives, "
     "which are the most probable choices; bits and reconstruction error are of the latter",

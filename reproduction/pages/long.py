@@ -27,7 +27,8 @@ def summary(result: Mapping[str, Any]) -> list[str]:
     )
     return [
         f"The SDLGM with the networks of the paper was trained for {result['iterations']:,} iterations, "
-        f"{curve[-1]['seconds'] / 60:.0f} minutes on one core. Its discrete negative ELBO is **{-test['discrete']:.2f}** on the test images "
+        f"{curve[-1]['seconds'] / 60:.0f} minutes on one core. Its discrete negative ELBO is "
+        f"**{-test['discrete']:.2f}** on the test images "
         f"({-result['validation']['discrete']:.2f} on validation images, {-train['discrete']:.2f} on training images), "
         f"and {-result['importance_weighted_100']:.2f} with 100 importance samples. The KL is {test['kl']:.1f} nats. A "
         f"code drawn from the posterior has {test['n_active_expected']:.1f} active slots on average, a code of "
