@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sdlgm._progress import Progress
 from sdlgm.cli._arguments import Data, LabelColumn, Model, TableOut
 from sdlgm.cli._errors import handle_errors
-from sdlgm.cli._models import load_model
+from sdlgm.cli._models import check_model, load_model
 from sdlgm.cli._output import print_line
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ def detect(
 
     $ sdlgm detect model.sdlgm today.csv --normal yesterday.csv --contamination 0.01 --out scores.csv
     """
-    from sdlgm import SDLGM, SDLGMDetector
-    from sdlgm.data import TABLES, check_writable, load_data, write_table
+    from sdlgm.data import TABLES, check_source, check_writable, read_for_model, write_table
 
     if contamination is not None and not 0 < contamination <= 0.5:
         raise typer.BadParameter(f"--contamination {contamination:g} is not above 0 and at most 0.5.")
@@ -61,14 +61,23 @@ def detect(
     check_writable(scores, TABLES, inputs=inputs)
     if save is not None:
         check_writable(save, inputs=inputs)
+    check_model(model, "SDLGM")
+    for source in (data, normal):
+        if source is not None:
+            check_source(source)
+    from sdlgm import SDLGM, SDLGMDetector
+
     found = load_model(model, SDLGM, SDLGMDetector)
-    rows = load_data(data, label_column=label_column).table
-    reference = None if normal is None else load_data(normal, label_column=label_column).table
-    detector, origin = _detector(found, rows, reference, contamination, normal or data)
-    written, names = _table(detector, rows, contributions)
-    write_table(scores, written, names)
-    if save is not None:
-        detector.save(save)
+    own = found.model_ if isinstance(found, SDLGMDetector) else found
+    with Progress(f"load {data}"):
+        rows = read_for_model(data, own, label_column)
+        reference = None if normal is None else read_for_model(normal, own, label_column)
+    with Progress("detect"):
+        detector, origin = _detector(found, rows, reference, contamination, normal or data)
+        written, names = _table(detector, rows, contributions)
+        write_table(scores, written, names)
+        if save is not None:
+            detector.save(save)
     n_anomalies = int(written[:, COLUMNS.index("anomaly")].sum())
     print_line(
         f"scores: {scores} ({len(written)} rows, {n_anomalies} anomalies below {detector.offset_:.2f} nats, "

@@ -50,7 +50,14 @@ def container_of(X: Any) -> Container | None:
     """
     pandas, arrow = sys.modules.get("pandas"), sys.modules.get("pyarrow")
     if pandas is not None and isinstance(X, pandas.DataFrame):
-        return "pandas" if all(isinstance(name, str) for name in X.columns) and len(X.columns) else None
+        if all(isinstance(name, str) for name in X.columns):
+            return "pandas" if len(X.columns) else None
+        if any(getattr(dtype, "kind", "O") not in "biuf" for dtype in X.dtypes):
+            raise DataError(
+                "a data frame whose columns are not named by text can only have numbers; name them with "
+                "X.columns = [str(name) for name in X.columns]"
+            )
+        return None
     return "arrow" if arrow is not None and isinstance(X, arrow.Table) and X.num_columns else None
 
 

@@ -41,6 +41,10 @@ class EncodedRows:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __getitem__(self, rows: Any) -> "EncodedRows":
+        """Return some of the rows, such as a part of a cross-validation."""
+        return EncodedRows(self.schema, self.matrix[rows])
+
     def batches(self, size: int) -> "Iterator[EncodedRows]":
         """Iterate over the rows.
 
@@ -148,6 +152,10 @@ class Windows:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> EncodedRows:
+        """Return some of the windows. They are no series any more, so that they have no way back to one."""
+        return EncodedRows(self.schema, self.matrix[rows])
 
     @property
     def feature_names(self) -> tuple[str, ...]:

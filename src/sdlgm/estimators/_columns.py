@@ -95,8 +95,16 @@ def choose(
     wanted = given(likelihood, n_columns, names)
     if kinds is not None:
         of_kind = {"category": "categorical", "boolean": "bernoulli"}
-        pairs = zip(wanted, kinds, strict=True)
-        wanted = [of_kind.get(kind, "auto") if name == "auto" else name for name, kind in pairs]
+        for column, kind in enumerate(kinds):
+            # One name for all is meant for the numbers.
+            if kind in of_kind and (isinstance(likelihood, str) or wanted[column] == "auto"):
+                wanted[column] = of_kind[kind]
+            elif kind == "category" and wanted[column] != "categorical":
+                name = column if names is None else names[column]
+                raise ValueError(
+                    f"column {name!r} holds categories, and likelihood names {wanted[column]!r} for it; leave the "
+                    "column out of the mapping, or encode it as numbers"
+                )
     free = np.array([name == "auto" for name in wanted])
     found, common = _by_values(profile, free) if free.any() else ({}, ())
     chosen = [found.get(column, name) for column, name in enumerate(wanted)]
@@ -151,6 +159,11 @@ def given(likelihood: str | Mapping[Any, str], n_columns: int, names: Sequence[s
     found = ["auto"] * n_columns
     places = {} if names is None else {str(name): column for column, name in enumerate(names)}
     for key, name in likelihood.items():
+        lags = [column for known, column in places.items() if known.startswith((f"{key}[t-", f"{key}[t]"))]
+        if lags and str(key) not in places:  # a column of a series stands for its values at all times of a window
+            for column in lags:
+                found[column] = str(name)
+            continue
         column = places.get(str(key), key)
         if isinstance(column, str) and column.isdecimal():  # from the command line or a file
             column = int(column)

@@ -292,6 +292,7 @@ class SDLGMDetector(OutlierMixin, BaseEstimator, Wrapper):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
         return tags
 
 

@@ -3,7 +3,6 @@
 All functions take rows of shape (n, D), with NaN for missing values, and score D columns at once.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +14,6 @@ MOST_ROWS, MOST_VALUES, FEWEST_ROWS = 4000, 2**21, 400
 LEAST_SCALE = 1e-2
 DEGREES_OF_FREEDOM = (1.5, 3.0, 8.0)
 ITERATIONS = 15
-
-Scorer = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""From rows to fit and rows to score to the mean log-probability of the values of each column."""
 
 
 class Halves(NamedTuple):

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,7 @@ from sdlgm import _kernels
 from sdlgm.data import RowFiles
 from sdlgm.errors import DataError
 from sdlgm.estimators._columns import Choice
-from sdlgm.estimators._profile import Facts, Profile, sample_places
+from sdlgm.estimators._profile import Facts, Profile, flat, in_proportion, sample_places
 from sdlgm.model.likelihoods import LIKELIHOODS, ColumnStatistics
 from sdlgm.train.batches import Batches, Prepare, Rows, ShuffledBatches, StreamedBatches, dense
 
@@ -54,7 +54,7 @@ class Columns:
                 moments = np.mean(rows, axis=0, dtype=np.float64), np.var(rows, axis=0, dtype=np.float64)
         mean, variance = (np.asarray(moment, np.float64) for moment in moments)
         share_missing = np.zeros_like(mean)
-        largest, smallest = (_flat(rows.max(axis=0)), _flat(rows.min(axis=0)))
+        largest, smallest = (flat(rows.max(axis=0)), flat(rows.min(axis=0)))
         incomplete = np.flatnonzero(np.isnan(largest))
         if incomplete.size:
             few = cast(np.ndarray, rows)[:, incomplete]
@@ -265,11 +265,6 @@ def _quartile_scale(sample: np.ndarray, columns: Columns, chosen: np.ndarray) ->
     return np.where(known, quantiles[2], columns.mean[chosen]), scale
 
 
-def _flat(values: Any) -> np.ndarray:
-    """Return a row, dense or sparse, as a vector."""
-    return np.ravel(values.toarray() if hasattr(values, "toarray") else values)
-
-
 def missing_shares(rows: Rows) -> np.ndarray:
     """Return the share of missing values in each column."""
     return np.zeros(rows.shape[1]) if sp.issparse(rows) else np.isnan(cast(np.ndarray, rows)).mean(axis=0)
@@ -422,14 +417,7 @@ def _prepare_weighted(rows: Rows, weights: np.ndarray, validation_fraction: floa
     else:
         all_rows = rows
     held_out = cast(Rows, all_rows[chosen])
-    return TrainingData(rows, held_out, Columns.of(rows, own), Profile.of(rows, held_out), weights=own)
-
-
-def in_proportion(weights: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Choose n places in proportion to weights, each as often as its expectation rounded up or down."""
-    cumulative = np.cumsum(weights)
-    points = (rng.random() + np.arange(n)) * (cumulative[-1] / n)
-    return np.minimum(np.searchsorted(cumulative, points, side="right"), len(weights) - 1)
+    return TrainingData(rows, held_out, Columns.of(rows, own), Profile.of(rows, held_out, weights=own), weights=own)
 
 
 def _prepare_files(rows: RowFiles, validation_fraction: float | None, seed: int) -> TrainingData:

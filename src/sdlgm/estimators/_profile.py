@@ -30,15 +30,21 @@ class Profile:
     sample: np.ndarray
 
     @classmethod
-    def of(cls, rows: Rows, *others: Rows) -> "Profile":
-        """Return the profile of rows in memory; of ``others`` the facts count, but no row is in the sample."""
+    def of(cls, rows: Rows, *others: Rows, weights: np.ndarray | None = None) -> "Profile":
+        """Return the profile of rows in memory; of ``others`` the facts count, but no row is in the sample.
+
+        With weights, rows are in the sample in proportion to them, those with large weights more than once.
+        """
         facts = Facts(rows.shape[1])
         for part in (rows, *others):
             facts.add(part)
         n_rows, n_columns = rows.shape
         # Sparse rows are never all made dense.
         most = max(SPARSE_ROWS, n_rows // 8) if sp.issparse(rows) else n_rows
-        return facts.profile(dense(rows[sample_places(n_rows, n_columns, most)]))
+        places = sample_places(n_rows, n_columns, most)
+        if weights is not None:
+            places = in_proportion(weights, len(places), np.random.default_rng(0))
+        return facts.profile(dense(rows[places]))
 
     @cached_property
     def in_unit_interval(self) -> bool:
@@ -66,7 +72,7 @@ class Facts:
         """Take note of a part of the rows."""
         self.n_rows += rows.shape[0]
         if sp.issparse(rows):  # without missing values, and what is not stored is the whole number 0
-            self._extend(*(_flat(getattr(rows, name)(axis=0)) for name in ("min", "max")))
+            self._extend(*(flat(getattr(rows, name)(axis=0)) for name in ("min", "max")))
             fractional = np.floor(rows.data) != rows.data
             self.whole[np.asarray(rows.indices)[fractional]] = False
             return
@@ -96,12 +102,19 @@ def sample_places(n_rows: int, n_columns: int, most: int = SAMPLE_ROWS) -> np.nd
     return np.sort(np.random.default_rng(0).choice(n_rows, size, replace=False))
 
 
+def in_proportion(weights: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Choose n places in proportion to weights, each as often as its expectation rounded up or down."""
+    cumulative = np.cumsum(weights)
+    points = (rng.random() + np.arange(n)) * (cumulative[-1] / n)
+    return np.minimum(np.searchsorted(cumulative, points, side="right"), len(weights) - 1)
+
+
 def _chunks(values: np.ndarray) -> Iterator[np.ndarray]:
     step = max(1, _CHUNK // max(1, values.shape[1]))
     for start in range(0, len(values), step):
         yield values[start : start + step]
 
 
-def _flat(values: Any) -> np.ndarray:
+def flat(values: Any) -> np.ndarray:
     """Return a row, dense or sparse, as a vector."""
     return np.ravel(values.toarray() if hasattr(values, "toarray") else values)

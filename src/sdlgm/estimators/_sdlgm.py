@@ -38,12 +38,11 @@ from sdlgm.estimators._preparation import (
     TrainingData,
     check_unit_interval,
     in_parts,
-    in_proportion,
     missing_shares,
     prepare_training,
     statistics_of,
 )
-from sdlgm.estimators._profile import Profile
+from sdlgm.estimators._profile import Profile, in_proportion
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
 from sdlgm.estimators._tables import decoded_table, validate_rows
 from sdlgm.estimators._weights import checked_weights, weighted_rows
@@ -599,7 +598,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         if isinstance(rows, RowFiles):
             survey = Survey.of(rows, range(len(rows.parts)))
             return self._new_model(survey.columns, survey.profile, seed, len(rows))
-        return self._new_model(Columns.of(rows, weights), Profile.of(rows), seed, rows.shape[0])
+        return self._new_model(Columns.of(rows, weights), Profile.of(rows, weights=weights), seed, rows.shape[0])
 
     def _new_trainer(self, fitted: FittedSDLGM, config: train.TrainConfig, seed: int) -> train.Trainer:
         """Return a trainer for a model without one, with other noise than its earlier iterations had."""
@@ -1275,6 +1274,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 raise ValueError(f"{X.name}: has {len(X)} rows, and {min_rows} are needed")
             validate_rows(self, X.head, reset=reset, dtype=[np.float64, np.float32])
             return X
+        if check_finite and sp.issparse(X) and np.isnan(X.data).any():  # pyright: ignore[reportAttributeAccessIssue]
+            raise ValueError("Input X contains NaN: a sparse matrix cannot have missing values; give X.toarray()")
         rows = validate_rows(
             self,
             X,

@@ -53,7 +53,7 @@ class Gaussian(Likelihood):
         # learn how small that of a rare pixel is.
         others = statistics.varies & (statistics.variance != 1.0)
         deviation = statistics.variance[others].sqrt().clamp(min=2 * MIN_DEVIATION) - MIN_DEVIATION
-        self.raw_deviation[others] = torch.log(torch.expm1(deviation))
+        self.raw_deviation[others] = deviation + torch.log(-torch.expm1(-deviation))  # the inverse of softplus
         return super().start(statistics)
 
     @torch.no_grad()

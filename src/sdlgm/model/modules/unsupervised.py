@@ -216,7 +216,7 @@ class SDLGMModule(TemperedModule):
         """Return log p(x given z) of each entry; `log_likelihood` is the sum over the entries."""
         return self.likelihood.entry_log_probs(x, self._outputs(codes))
 
-    def _outputs(self, codes: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch D"]:
+    def _outputs(self, codes: Float[Tensor, "S batch K"]) -> Float[Tensor, "S batch O"]:
         # All codes in one batch: linear layers take two dimensions with fewer operations than three.
         return self.generative(codes.flatten(0, 1)).unflatten(0, codes.shape[:2])
 
