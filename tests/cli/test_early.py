@@ -27,6 +27,8 @@ MISTAKES = {
     "decode, ending": (("decode", "MODEL", "no.npz", *OUT), "cannot write this kind of file"),
     "evaluate, no file": (("evaluate", "MODEL", "no.csv"), "no.csv: there is no such file"),
     "report, no file": (("report", "MODEL", "no.csv", *OUT), "no.csv: there is no such file"),
+    "detect, no model": (("detect", "no.sdlgm", "digits", *TABLE), "no.sdlgm: there is no such file"),
+    "detect, no file": (("detect", "MODEL", "no.csv", *TABLE), "no.csv: there is no such file"),
     "sample, no model": (("sample", "no.sdlgm", *TABLE), "no.sdlgm: there is no such file"),
     "classify fit, no file": (("classify", "fit", "no.csv", *OUT), "no.csv: there is no such file"),
     "classify fit, out of range": (("classify", "fit", "emotions", *OUT, "--dropout", "2"), "--dropout: 2 is out of"),

@@ -77,7 +77,7 @@ def test__commands__full_disk__name_the_file(files, tmp_path, command):
 def test__evaluate__name_that_is_not_utf8__is_printed(files):
     model, data = files / f"{NOT_UTF8}.sdlgm", files / f"{NOT_UTF8}.npy"
     assert "udcff" in run("evaluate", model, data).output
-    assert json.loads(run("evaluate", model, data, "--json").output)["n_rows"] == 300
+    assert json.loads(run("evaluate", model, data, "--json").stdout)["n_rows"] == 300
     missing = run("evaluate", model, files / f"{NOT_UTF8}-missing.npy", code=2)
     assert "there is no such file" in text(missing.output)
 

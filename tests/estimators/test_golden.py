@@ -13,7 +13,8 @@ import pytest
 import sdlgm
 from golden.make import answers
 from sdlgm import _tensorfile
-from sdlgm.estimators._modelfile import KIND, LOADABLE
+from sdlgm._fileheader import MODEL
+from sdlgm.estimators._modelfile import LOADABLE
 from sdlgm.model.networks.posteriors import POSTERIORS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -62,7 +63,7 @@ def test__golden__every_release__has_an_answer_for_each_model():
 def test__golden__this_version__has_every_estimator_and_posterior():
     folder = GOLDEN / sdlgm.__version__
     assert folder.is_dir(), f"there are no golden files of version {sdlgm.__version__}; see tests/golden/README.md"
-    contents = [_tensorfile.read(path, KIND) for path in folder.glob("*.sdlgm")]
+    contents = [_tensorfile.read(path, MODEL) for path in folder.glob("*.sdlgm")]
     assert {content.written_by for content in contents} == {sdlgm.__version__}
     documents = [content.document for content in contents]
     assert {document["estimator"] for document in documents} == set(LOADABLE)

@@ -358,24 +358,24 @@ def test__scaling__pixels__share_one_scale(digits, small):
 )
 def test__load__nonsense_about_columns__is_a_named_error(with_holes, tmp_path, change, message):
     from sdlgm import _tensorfile
-    from sdlgm.estimators._modelfile import KIND
+    from sdlgm._fileheader import MODEL
 
     with_holes.save(tmp_path / "model")
-    content = _tensorfile.read(tmp_path / "model", KIND)
+    content = _tensorfile.read(tmp_path / "model", MODEL)
     change(content.document)
-    _tensorfile.write(tmp_path / "model", KIND, content.document, content.tensors)
+    _tensorfile.write(tmp_path / "model", MODEL, content.document, content.tensors)
     with pytest.raises(ModelFileError, match=message):
         load(tmp_path / "model")
 
 
 def test__load__likelihood_that_needs_columns__is_refused_without_them(fitted, tmp_path):
     from sdlgm import _tensorfile
-    from sdlgm.estimators._modelfile import KIND
+    from sdlgm._fileheader import MODEL
 
     fitted.save(tmp_path / "model")
-    content = _tensorfile.read(tmp_path / "model", KIND)
+    content = _tensorfile.read(tmp_path / "model", MODEL)
     for name in sorted(set(LIKELIHOODS) - {"bernoulli", "gaussian"}):
         content.document["likelihood"] = name
-        _tensorfile.write(tmp_path / "model", KIND, content.document, content.tensors)
+        _tensorfile.write(tmp_path / "model", MODEL, content.document, content.tensors)
         with pytest.raises(ModelFileError, match="needs what each column is"):
             load(tmp_path / "model")

@@ -15,7 +15,7 @@ RATES = (0.25, 1.0, 4.0)
 
 @pytest.mark.parametrize("options", [{}, {"prior": "chain", "prior_hidden": 4}, {"posterior": "shared"}], ids=str)
 def test__rate__larger__gives_fewer_nats_and_a_larger_error(digits, small, options):
-    settings = {**small, **options, "max_iter": 600, "random_state": 0}
+    settings = {**small, **options, "max_iter": 600, "likelihood": "bernoulli", "random_state": 0}
     found = [SDLGM(**settings, rate=rate).fit(digits).evaluate(digits, random_state=0) for rate in RATES]
     assert found[0].kl > found[1].kl + 1 > found[2].kl + 2
     assert found[0].reconstruction_error < found[1].reconstruction_error < found[2].reconstruction_error

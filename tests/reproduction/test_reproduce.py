@@ -322,6 +322,7 @@ def test__peers__budget__is_kept_and_more_is_better(digits):
 def test__baselines__start__has_as_many_variables_on_as_the_prior_says(digits):
     few = DiscreteVAE(
         posterior="bernoulli",
+        hidden=(64, 32),
         n_components=20,
         max_active=20,
         gate_prior=0.1,

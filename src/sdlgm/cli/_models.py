@@ -44,7 +44,7 @@ def check_model(path: Path, kind: str) -> None:
 
     """
     found = peek(path, MODEL).get("estimator")
-    if found in _COMMANDS and found != kind:
+    if found in _COMMANDS and found != kind and (found, kind) != ("SDLGMDetector", "SDLGM"):
         raise _wrong_kind(path, str(found), kind)
 
 

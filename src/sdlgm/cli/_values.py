@@ -41,7 +41,7 @@ FORMS = {
     "tuple[int, ...]": Form("int,...", "a list of whole numbers such as 512,384,256", _integers),
     "tuple[int, int]": Form("int,int", "two whole numbers such as 8,4", _two_integers),
     "Mapping[int | str, str]": Form(
-        "column=name,...", "names for some columns such as age=gaussian,visits=poisson", _names_by_column
+        "column=name,...", "names for some columns such as visits=poisson", _names_by_column
     ),
 }
 """The forms of the types that an annotation can have."""

@@ -1274,7 +1274,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 raise ValueError(f"{X.name}: has {len(X)} rows, and {min_rows} are needed")
             validate_rows(self, X.head, reset=reset, dtype=[np.float64, np.float32])
             return X
-        if check_finite and sp.issparse(X) and np.isnan(X.data).any():  # pyright: ignore[reportAttributeAccessIssue]
+        if check_finite and isinstance(X, sp.csr_matrix | sp.csr_array) and np.isnan(X.data).any():
             raise ValueError("Input X contains NaN: a sparse matrix cannot have missing values; give X.toarray()")
         rows = validate_rows(
             self,

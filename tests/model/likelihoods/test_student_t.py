@@ -63,4 +63,4 @@ def test__student_t__constant_entry__is_left_out():
 def test__student_t__degrees__leave_a_mean():
     likelihood = StudentT(1)
     likelihood.raw_degrees.data.fill_(-100.0)
-    assert float(likelihood.degrees) > 1
+    assert likelihood.degrees.item() > 1
