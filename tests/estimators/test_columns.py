@@ -202,3 +202,13 @@ def test__profile__parts_and_sparse_rows__have_the_same_facts(rng):
     assert dense.largest.tolist() == X.max(axis=0).tolist()
     assert len(sample_places(10**7, 1000)) < 10_000
     assert len(sample_places(10**7, 4)) == 10_000
+
+
+def test__profile__weights__are_repeated_rows(rng):
+    X, weights = rng.normal(size=(5_000, 2)), rng.integers(1, 5, 5_000)
+    of_weights, repeated = (
+        np.quantile(profile.sample, (0.25, 0.5, 0.75), axis=0)
+        for profile in (Profile.of(X, weights=weights.astype(float)), Profile.of(np.repeat(X, weights, axis=0)))
+    )
+    np.testing.assert_allclose(of_weights, repeated, atol=0.1)
+    assert len(Profile.of(X, weights=weights.astype(float)).sample) == 5_000

@@ -379,3 +379,9 @@ def test__load__likelihood_that_needs_columns__is_refused_without_them(fitted, t
         _tensorfile.write(tmp_path / "model", MODEL, content.document, content.tensors)
         with pytest.raises(ModelFileError, match="needs what each column is"):
             load(tmp_path / "model")
+
+
+def test__fit__sparse_with_nan__says_what_to_do(small):
+    X = sp.csr_matrix(np.array([[1.0, np.nan], [0.0, 2.0], [3.0, 0.0]]))
+    with pytest.raises(ValueError, match=r"sparse matrix cannot have missing values; give X.toarray\(\)"):
+        SDLGM(**small).fit(X)

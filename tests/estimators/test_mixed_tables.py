@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from commands import run
-from sdlgm import SDLGM, load
+from sdlgm import SDLGM, SDLGMDetector, load
 from sdlgm.data import windows
+from sdlgm.errors import DataError
 
 FAST = {"n_components": 16, "max_active": 5, "hidden": (32,), "max_iter": 300, "batch_size": 50, "random_state": 0}
 
@@ -84,3 +85,35 @@ def test__command_line__mixed_csv__decodes_to_its_columns(table, tmp_path):
     assert set(decoded["mode"]) <= {"5G", "LTE"}
     run("evaluate", tmp_path / "m", tmp_path / "t.csv.gz")
     run("report", tmp_path / "m", tmp_path / "t.csv.gz", "--out", tmp_path / "r.html")
+    run("detect", tmp_path / "m", tmp_path / "t.csv.gz", "--out", tmp_path / "s.csv", "--contributions")
+    scores = pd.read_csv(tmp_path / "s.csv")
+    assert len(scores) == len(table) - 3
+    assert {"score", "contribution:rate[t-3]", "contribution:mode[t]", "contribution:code"} <= set(scores)
+
+
+def test__likelihood__one_name_for_a_table__is_for_its_numbers(table):
+    model = SDLGM(**{**FAST, "max_iter": 5}, likelihood="student_t").fit(table)
+    assert model.likelihoods_.tolist() == ["categorical", "student_t", "student_t", "bernoulli"]
+    assert set(model.sample(20)["mode"]) <= {"5G", "LTE"}
+    with pytest.raises(ValueError, match="column 'mode' holds categories"):
+        SDLGM(**FAST, likelihood={"mode": "gaussian"}).fit(table)
+
+
+def test__likelihood__column_of_a_series__is_that_of_all_its_times(table):
+    made = windows(table[["rate", "level"]].assign(t=range(len(table))), length=3, time_column="t")
+    model = SDLGM(**{**FAST, "max_iter": 5}, likelihood={"rate": "student_t", "level": "gaussian"}).fit(made)
+    assert model.likelihoods_.tolist() == ["student_t"] * 3 + ["gaussian"] * 3
+
+
+def test__windows__some_of_them__are_rows_of_the_same_columns(table):
+    made = windows(table.assign(t=range(len(table))), length=3, time_column="t")
+    chosen = made[np.array([5, 2])]
+    np.testing.assert_array_equal(chosen.matrix, made.matrix[[5, 2]])
+    assert chosen.schema == made.schema
+    detector = SDLGMDetector(SDLGM(**{**FAST, "max_iter": 5}), random_state=0).fit(made)
+    assert detector.predict(made).shape == (len(made),)
+
+
+def test__frame__columns_without_names__need_numbers(table):
+    with pytest.raises(DataError, match=r"X.columns = \[str\(name\)"):
+        SDLGM(**FAST).fit(table.set_axis(range(4), axis=1))
