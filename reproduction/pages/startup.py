@@ -61,5 +61,5 @@ def _protocol(result: Result) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     return (
         f"Seconds of the processor with {threads} on a machine with {result['cores']} cores; the time of `fit` is that "
-        f"of {result['iterations']} iterations, scaled. {versions}; {command_text(result['command'])}."
+        f"of the median of {result['iterations']} iterations, scaled. {versions}; {command_text(result['command'])}."
     )
