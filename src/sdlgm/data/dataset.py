@@ -29,7 +29,7 @@ class Dataset:
     image_shape: tuple[int, int] | None = None
     """Height and width, if a row is an image."""
     schema: Schema | None = None
-    """What the columns mean, if the rows are those of a table as numbers."""
+    """Meaning of the columns, if the rows are those of a table as numbers."""
 
     @property
     def table(self) -> "Table | EncodedRows":

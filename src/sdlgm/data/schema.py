@@ -1,4 +1,4 @@
-"""What the columns of a table mean: learned from one table, applied to others, and kept in model files."""
+"""Meaning of the columns of a table: learned from one table, applied to others, and kept in model files."""
 
 import warnings
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """What the columns of a table mean.
+    """Meaning of the columns of a table.
 
     Make one with `Schema.of`. It turns tables into matrices of numbers, and such matrices into tables.
 

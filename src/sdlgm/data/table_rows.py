@@ -30,7 +30,7 @@ _MATRIX_BYTES = 16
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What a user says about the columns of a table; see `Schema.of` and `windows`."""
+    """Options of a user about the columns of a table; see `Schema.of` and `windows`."""
 
     columns: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()

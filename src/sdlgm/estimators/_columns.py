@@ -13,7 +13,7 @@ from sdlgm.estimators._profile import Profile
 from sdlgm.model.likelihoods import LIKELIHOODS, Layout
 
 ColumnKind = Literal["number", "category", "boolean"]
-"""What the source of the rows knows of a column."""
+"""Kind of a column, as the source of the rows knows it."""
 
 # In nats a value, held out: a Student t has to be better by this than a normal distribution, and a normal distribution
 # rounded to whole numbers by this than one of counts. Tails as heavy as those of a Laplace distribution count.

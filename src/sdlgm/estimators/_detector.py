@@ -26,7 +26,7 @@ FENCE = 3.0
 
 
 class Contributions(NamedTuple):
-    """What adds up to the score of each row, in nats: score = normal - columns.sum(axis=1) - code."""
+    """Parts of the score of each row, in nats: score = normal - columns.sum(axis=1) - code."""
 
     columns: np.ndarray
     """(n, D), the expected -log p(x_d given z) of each column, minus its mean over normal rows: above 0 for a column

@@ -31,7 +31,7 @@ MOST_ROWS, MOST_COLUMNS = 1000, 1000
 
 @dataclass(frozen=True)
 class Causes:
-    """What can keep codes empty, of data and settings."""
+    """Possible causes of empty codes, of data and settings."""
 
     likelihood: str
     is_grey: bool
@@ -60,7 +60,7 @@ class Causes:
 
     @property
     def urgent_remedy(self) -> str | None:
-        """What to do if a setting, or data without content, make learning impossible."""
+        """Remedy if a setting, or data without content, make learning impossible."""
         config, remedies = self.config, []
         if self.is_constant:
             return "the rows are all the same, so that there is nothing to learn; check the columns"
@@ -74,7 +74,7 @@ class Causes:
 
     @property
     def remedy(self) -> str:
-        """What to do about codes that say next to nothing, the likeliest cause first."""
+        """Remedy for codes that say next to nothing, the likeliest cause first."""
         config = self.config
         if self.urgent_remedy is not None:
             return self.urgent_remedy

@@ -65,7 +65,7 @@ class FittedSDLGM(Fitted[SDLGMModule]):
     gradient: str
     learn_temperature: bool
     problem: str | None = None
-    """What `fit` warned about."""
+    """Text of the warning of `fit`; None if there was none."""
 
     @property
     def row_values(self) -> int:

@@ -1,4 +1,4 @@
-"""What the values of columns are like: extremes, whole or not, missing or not, and some rows to look at."""
+"""Facts about the values of columns: extremes, whole or not, missing or not, and some rows to look at."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -969,7 +969,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
     @property
     def components_(self) -> np.ndarray:
-        """What each feature draws, ndarray of shape (n_components, n_features_in_).
+        """Effect of each feature on the decoded row, ndarray of shape (n_components, n_features_in_).
 
         Row k is the mean of p(x given z) for the code with feature k alone, minus that for the empty code:
 

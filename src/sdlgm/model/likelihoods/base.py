@@ -16,7 +16,7 @@ View = Literal["plain", "squashed", "log", "levels"]
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """What a model knows of its prepared training data before it is trained; missing values are left out."""
+    """Statistics of the prepared training data that a model starts from; missing values are left out."""
 
     mean: Float[Tensor, " D"]
     varies: Bool[Tensor, " D"]

@@ -98,7 +98,7 @@ class SDLGMModule(TemperedModule):
     prior: SlotPrior | ChainPrior
     likelihood: Likelihood
     inputs: EncoderInputs | None
-    """What the encoder sees; None where that is x, centred by the encoder itself."""
+    """Input of the encoder; None where that is x, centred by the encoder itself."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()

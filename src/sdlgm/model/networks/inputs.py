@@ -1,4 +1,4 @@
-"""What an encoder sees of an observation with missing values, or with columns of several kinds."""
+"""Input of an encoder for an observation with missing values, or with columns of several kinds."""
 
 import torch
 from jaxtyping import Bool, Float
