@@ -17,7 +17,7 @@ from sdlgm import SDLGM, load
 from sdlgm.data import Dataset, load_data
 from sdlgm.report import figures
 
-MODELS = ("sdlgm_chain_prior", "sdlgm_ordered")
+MODELS = ("sdlgm_chain_prior_one_layer", "sdlgm_ordered")
 """Rows of Table I: the model of the figures, and the one of the short codes."""
 RATES = (0.5, 1.0, 1.2, 2.0)
 CANDIDATES, CANDIDATE_RATES = 64, (0.5, 1.0, 2.0)

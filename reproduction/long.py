@@ -11,8 +11,8 @@ import torch
 
 from reproduction.internals import Noise, SDLGMModule
 from reproduction.provenance import publish
-from reproduction.table1 import run_version, split
-from sdlgm import PAPER, SDLGM
+from reproduction.table1 import WIDE, run_version, split
+from sdlgm import SDLGM
 from sdlgm.data import load_data
 from sdlgm.report.figures import dense
 
@@ -31,7 +31,7 @@ def long_run(out: Path, *, data: str, iterations: int, seed: int, work_folder: P
     """Train one model, record its validation bound, and write the curve and the final scores to ``out``."""
     train, validation = split(load_data(f"{data}:train").X)
     test = load_data(f"{data}:test").X
-    settings: dict[str, Any] = {"likelihood": "bernoulli", "hidden": PAPER["hidden"]}
+    settings: dict[str, Any] = {"likelihood": "bernoulli", **WIDE}
     version = run_version(SDLGM(**settings))
     folder = work_folder / f"long-{data}-{iterations}-{seed}-{version}"
     folder.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ def page(result: Result) -> str:
             "",
             generated_from("budgets.json"),
             "",
-            "The SDLGM with the networks of the paper and different `max_active` on MNIST, "
+            "The default SDLGM with different `max_active` on MNIST, "
             f"{result['rows'][0]['iterations']:,} iterations, {seeds} run{'s' if seeds > 1 else ''} each. Negative "
             "ELBO in nats, lower is better. *Drawn* codes are samples of the posterior, to which the bound refers. "
             "*Given* codes are the output of `transform`.",
