@@ -107,9 +107,10 @@ class Trainer(Generic[Module]):
         total = self.processes.sum([loss.item()])[0]
         if not math.isfinite(total):
             raise TrainingDivergedError(f"{_first_bad_term(objective)} is not finite at iteration {self.iteration}")
-        penalty = None if self.n_rows is None else module.weight_penalty(self.n_rows)
-        if penalty is not None:  # not a part of the bound that is reported
-            loss = loss + penalty
+        weight_penalty = None if self.n_rows is None else module.weight_penalty(self.n_rows)
+        for penalty in (weight_penalty, objective.penalty):  # not a part of the bound that is reported
+            if penalty is not None:
+                loss = loss + penalty
         loss.backward()
         self.processes.average_gradients(self.trained())
         self._scale_encoder_gradient()

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import nn
 
+from sdlgm.model.codes import usage
 from sdlgm.model.codes.coupling import HiddenCoupling, LowRankCoupling
 from sdlgm.model.codes.slots import SlotDistribution
 from sdlgm.model.codes.under_chain import ChainUnderChain
@@ -48,7 +49,8 @@ def share_present(gate_prior: float, n_slots: int, n_features: int) -> float:
 class ChainPrior(nn.Module):
     """A learned prior in which each feature depends on the features before it; see `sdlgm.model.codes.under_chain`.
 
-    At first all features are independent, and as many are present as ``gate_prior`` of the slots would be on.
+    At first all features are independent, and as many are present as ``gate_prior`` of the slots would be on. All are
+    equally frequent, or where they are many, have the shares of `usage.first_shares`.
 
     Parameters
     ----------
@@ -68,7 +70,11 @@ class ChainPrior(nn.Module):
     def __init__(self, n_features: int, n_slots: int, gate_prior: float, n_units: int, *, hidden: bool):
         super().__init__()
         self.n_slots = n_slots
-        self.bias = nn.Parameter(torch.full((1, n_features), log_odds(share_present(gate_prior, n_slots, n_features))))
+        share = share_present(gate_prior, n_slots, n_features)
+        self.bias = nn.Parameter(torch.full((1, n_features), log_odds(share)))
+        if n_features >= usage.MANY:
+            with torch.no_grad():
+                self.bias.copy_(torch.logit(usage.first_shares(n_features, share)))
         self.reads = nn.Parameter(torch.zeros(n_features, n_units))
         self.writes = nn.Parameter(torch.randn(n_features, n_units) / math.sqrt(n_units))
         self.start = nn.Parameter(torch.zeros(n_units)) if hidden else None

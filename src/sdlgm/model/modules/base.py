@@ -61,6 +61,8 @@ class Objective:
     """log_likelihood - kl_weight * kl, with the gradient of an estimator."""
     kl: Float[Tensor, " batch"]
     log_likelihood: Float[Tensor, " batch"]
+    penalty: Float[Tensor, ""] | None = None
+    """Added to the mean loss, and not a part of the bound that is reported."""
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from sdlgm.model.codes import usage
 from sdlgm.model.codes.base import KL, CodeDistribution, PriorTerms
-from sdlgm.model.codes.priors import ChainPrior, SlotPrior
+from sdlgm.model.codes.priors import ChainPrior, SlotPrior, share_present
 from sdlgm.model.codes.slots import SlotDistribution
 from sdlgm.model.codes.subset import log_repetitions
+from sdlgm.model.codes.under_chain import UnderChainPrior
 from sdlgm.model.likelihoods import ColumnStatistics, Layout, Likelihood, likelihood_of
 from sdlgm.model.modules.base import Batch, Objective, Step, TemperedModule, Watched
 from sdlgm.model.networks.code_layer import MANY_FEATURES, CodeLayer
@@ -20,7 +22,7 @@ from sdlgm.model.networks.inputs import EncoderInputs, with_mean
 from sdlgm.model.networks.layers import mlp
 from sdlgm.model.networks.posteriors import POSTERIORS, EncoderOptions, PosteriorNetwork
 from sdlgm.model.noise import Noise
-from sdlgm.model.shards import WHOLE_BATCH, Shard
+from sdlgm.model.shards import WHOLE_BATCH, Shard, sum_over_processes
 
 # Codes of each observation that the importance-weighted bound decodes at a time.
 IMPORTANCE_CHUNK = 16
@@ -250,7 +252,22 @@ class SDLGMModule(TemperedModule):
             control = self.log_likelihood(x, draw.control) - weight * control_cost
         total = step.gradient.surrogate(posterior, draw, value, control)
         kl = cost.detach().mean(0)
-        return Objective(total, kl, total.detach() + weight * kl)
+        penalty = self._rarity_penalty(posterior, draw.codes, step.noise.shard)
+        return Objective(total, kl, total.detach() + weight * kl, penalty)
+
+    def _rarity_penalty(
+        self, posterior: CodeDistribution, codes: Float[Tensor, "S batch K"], shard: Shard
+    ) -> Float[Tensor, ""] | None:
+        """Return the penalty that keeps many features in use; see `sdlgm.model.codes.usage`."""
+        config = self.config
+        if not (isinstance(posterior, UnderChainPrior) and config.n_features >= usage.MANY):
+            return None
+        presence = torch.sigmoid(posterior.conditional_logits(codes)) * posterior.within_budget(codes.detach())
+        mean = presence.mean((0, 1))
+        if shard.size > 1:
+            mean = sum_over_processes(mean) / shard.size
+        share = share_present(config.gate_prior, config.n_slots, config.n_features)
+        return usage.rarity_penalty(mean, usage.LEAST * share)
 
     def watch(self, batch: Batch, *, kl: KL, noise: Noise, n_relaxed: int) -> Watched:
         x = batch.x

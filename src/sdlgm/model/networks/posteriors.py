@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from sdlgm.model.codes import usage
 from sdlgm.model.codes.base import CodeDistribution
 from sdlgm.model.codes.chain import Chain, ChainDistribution
 from sdlgm.model.codes.coupling import DenseCoupling, LowRankCoupling, PosteriorCoupling
@@ -24,6 +25,7 @@ from sdlgm.model.codes.subset import IndependentSubsets, SubsetCodes
 from sdlgm.model.codes.under_chain import ChainUnderChain, SubsetUnderChain
 from sdlgm.model.gradient import Kind
 from sdlgm.model.networks.encoders import Encoder, LogitEncoder, OrderedEncoder, SlotEncoder
+from sdlgm.model.networks.layers import LogitNorm
 from sdlgm.model.shards import WHOLE_BATCH, Shard
 
 GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
@@ -159,9 +161,14 @@ class SubsetPosterior(PosteriorNetwork):
 
 
 def _presence_encoder(n_inputs: int, n_features: int, n_slots: int, options: EncoderOptions) -> LogitEncoder:
-    # At first as many features are present as the prior expects.
     share = share_present(options.gate_prior, n_slots, n_features)
-    return logit_encoder(n_inputs, n_features, options, bias=log_odds(share))
+    encoder = logit_encoder(n_inputs, n_features, options, bias=log_odds(share))
+    if options.chain_prior and n_features >= usage.MANY:
+        # As many features are present at first as the prior expects. Few features may start with more.
+        gain = LogitNorm.INITIAL_GAIN if options.normalize_logits else 0.0
+        with torch.no_grad():
+            encoder.bias.copy_(usage.biases(usage.first_shares(n_features, share), gain))
+    return encoder
 
 
 def logit_encoder(n_inputs: int, n_outputs: int, options: EncoderOptions, bias: float) -> LogitEncoder:
