@@ -1,4 +1,4 @@
-"""Compare codes of nine data sets after the same time: their error, what can be predicted from them, and their length."""
+"""Compare codes of nine data sets after the same time: error, what can be predicted from them, and length."""
 
 import json
 import warnings
@@ -14,14 +14,14 @@ from reproduction.provenance import code_hash, publish
 from reproduction.quality_data import LARGEST, SOURCES, QualityData, load_quality
 from reproduction.quality_measures import linear_probe, neighbours, unexplained
 from reproduction.quality_networks import Stopwatch
-from reproduction.quality_peers import PEERS, TRIAL, Coded, Wanted
+from reproduction.quality_peers import PEERS, TRIAL, Coded, Wanted, in_all_parts
 from reproduction.runs import Run, run_all, versioned
 from sdlgm import SDLGM, __version__
 
 SECONDS = (30.0, 120.0, 480.0)
 N_COMPONENTS, MAX_ACTIVE = 256, 32
 LIKELIHOODS = ("auto", "gaussian")
-TIMED = (50, 250)
+TIMED = (20, 100)
 """Iterations of the two short fits that the length of an iteration comes from."""
 OWN, REFERENCE = "sdlgm", "raw"
 TITLES: Mapping[str, str] = {
@@ -46,10 +46,10 @@ PROTOCOL = {
     "non-zeros": "peers get as many as the codes of the SDLGM have on average on the validation rows after the same "
     "time, rounded; BatchTopK as an average over the validation rows. PCA and NMF have that many components",
     "training of the peers": "autoencoders: Adam, batches of "
-    f"{quality_networks.BATCH}, learning rate falling to zero over the second half of the time, the parameters with the "
-    f"least validation error; they end early after {quality_networks.PATIENCE:.0%} of the time without a better one. "
-    "Grids: learning rates "
-    f"{' and '.join(map(str, quality_peers.LEARNING_RATES))} with linear networks and with one hidden layer each way of "
+    f"{quality_networks.BATCH}, learning rate falling to zero over the second half of the time, the parameters with "
+    f"the least validation error; they end early after {quality_networks.PATIENCE:.0%} of the time without a better "
+    "one. Grids: learning rates "
+    f"{' and '.join(map(str, quality_peers.LEARNING_RATES))} with linear networks and with one hidden layer each way, "
     f"{quality_peers.WIDE[0]} units, {quality_peers.NARROW[0]} below {quality_peers.FEW_ROWS:,} rows",
     "support": "which coefficients of the same autoencoder are not zero, decoded by ridge regression or by a network "
     f"with a hidden layer that is trained for another {_percent} of the time, not counted; the validation rows choose",
@@ -66,8 +66,8 @@ PROTOCOL = {
     "the validation rows choose the penalty",
     "kNN": "the same measures, of 5 or 20 neighbours by Euclidean or cosine distance, chosen likewise",
     "bits": "length of an ideal entropy code of the test rows. SDLGM: -log2 p(z) under its own prior. Supports and "
-    "indices: by independent frequencies in training. Values: rounded to as few levels as raise the validation error by "
-    f"at most {quality_measures.ROUNDING_COST - 1:.0%}, by their frequencies, plus the support; their error is that "
+    "indices: by independent frequencies in training. Values: rounded to as few levels as raise the validation error "
+    f"by at most {quality_measures.ROUNDING_COST - 1:.0%}, by their frequencies, plus the support; their error is that "
     "without rounding",
     "alive": "features that the codes of the training rows use; words of a vector-quantised autoencoder",
 }
@@ -104,7 +104,7 @@ def reproduce_quality(
     result = written(own)
     runs = [_run(name, REFERENCE, 0.0, 0, 0.0) for name in data if REFERENCE in systems]
     runs += [
-        _run(of["data"], system, of["seconds"], of["wanted_k"], of["wanted_bits"])
+        _run(of["data"], system, of["seconds"], of["wanted_k"], round(of["wanted_bits"], 1))
         for of in own
         for system in systems
         if system in PEERS
@@ -199,9 +199,8 @@ def own_codes(data: QualityData, seconds: float, seed: int) -> tuple[Coded, Want
             tried = {name: fit_for(new(name), data.train.X, TRIAL * seconds)[0] for name in LIKELIHOODS}
             likelihood = min(tried, key=lambda name: error(tried[name]))
     model, used = fit_for(new(likelihood), data.train.X, seconds)
-    train, validation, test = codes = tuple(
-        model.transform(part.X) for part in (data.train, data.validation, data.test)
-    )
+    codes = in_all_parts(model.transform, data)
+    train, validation, test = codes
     wanted = Wanted(
         N_COMPONENTS, max(1, round(validation.nnz / len(data.validation))), code_bits(model, validation), seconds, seed
     )

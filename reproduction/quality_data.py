@@ -178,9 +178,7 @@ def _telemetry() -> QualityData:
         table = pa.concat_tables(_trace(path, str(number)) for number, path in enumerate(traces))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # gaps and repeated times are known; windows do not span gaps
-            made = windows(
-                table, length=TRACE_SECONDS + 1, stride=TRACE_STRIDE, time_column="Timestamp", group="trace"
-            )
+            made = windows(table, length=TRACE_SECONDS + 1, stride=TRACE_STRIDE, time_column="Timestamp", group="trace")
         series = made.matrix.reshape(len(made), len(KPIS), TRACE_SECONDS + 1)
         X = filled(series[:, :, :-1]).reshape(len(made), -1)
         return Part(X, series[:, KPIS.index("DL_bitrate"), -1])
@@ -287,18 +285,14 @@ SOURCES: Mapping[str, Source] = {
         _mnist,
     ),
     "digits": Source("digits", "the 1,797 images of scikit-learn, split by a seed", "the digit", _digits),
-    "emotions": Source(
-        "Emotions", "the published split", MULAN_PREDICTED, lambda: _published_split("emotions")
-    ),
+    "emotions": Source("Emotions", "the published split", MULAN_PREDICTED, lambda: _published_split("emotions")),
     "birds": Source("Birds", "the published split, sites one-hot", MULAN_PREDICTED, lambda: _published_split("birds")),
-    "cal500": Source(
-        "CAL500", f"{CAL500_TRAIN} rows and the other 102, chosen by a seed", MULAN_PREDICTED, _cal500
-    ),
+    "cal500": Source("CAL500", f"{CAL500_TRAIN} rows and the other 102, chosen by a seed", MULAN_PREDICTED, _cal500),
     "5g": Source(
         "5G windows",
-        f"windows of {TRACE_SECONDS} rows, about as many seconds, of {len(KPIS)} KPIs, every {TRACE_STRIDE} rows, split "
-        f"by trace: of every application, static and driving, {TRACES_VALIDATION:.0%} of the traces for validation and "
-        f"{TRACES_TEST:.0%} for testing, chosen by a seed",
+        f"windows of {TRACE_SECONDS} rows, about as many seconds, of {len(KPIS)} KPIs, every {TRACE_STRIDE} rows, "
+        f"split by trace: of every application, static and driving, {TRACES_VALIDATION:.0%} of the traces for "
+        f"validation and {TRACES_TEST:.0%} for testing, chosen by a seed",
         "the downlink throughput of the next row",
         _telemetry,
     ),

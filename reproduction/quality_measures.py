@@ -41,7 +41,9 @@ def score(task: Task, y: np.ndarray, predicted: np.ndarray) -> float:
     if task == "number":
         return float(r2_score(y, predicted))
     varied = (y.min(axis=0) == 0) & (y.max(axis=0) == 1)
-    return float(np.mean([average_precision_score(y[:, label], predicted[:, label]) for label in np.nonzero(varied)[0]]))
+    return float(
+        np.mean([average_precision_score(y[:, label], predicted[:, label]) for label in np.nonzero(varied)[0]])
+    )
 
 
 def linear_probe(data: QualityData, views: Sequence[View]) -> float:
@@ -71,7 +73,11 @@ def _best(data: QualityData, views: Sequence[View], models: Sequence[Callable[[]
 def _scaled(view: View) -> View:
     """Divide codes by one number, so that a penalty means the same for all of them."""
     train = view[0]
-    squared = train.multiply(train).mean() if sp.issparse(train) else np.square(train, dtype=np.float64).mean()
+    squared = (
+        np.square(train.data).sum() / np.prod(train.shape)
+        if isinstance(train, sp.csr_matrix)
+        else np.square(train, dtype=np.float64).mean()
+    )
     size = float(np.sqrt(squared)) or 1.0
     first, second, third = (part / size for part in view)
     return first, second, third
@@ -102,7 +108,7 @@ class _LabelWise:
 
     def predict(self, X: Any) -> np.ndarray:
         columns = [
-            np.full(X.shape[0], model) if isinstance(model, float) else model.predict_proba(X)[:, 1]
+            np.full(X.shape[0], model) if not isinstance(model, LogisticRegression) else model.predict_proba(X)[:, 1]
             for model in self.models
         ]
         return np.stack(columns, axis=1)

@@ -3,9 +3,10 @@
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -54,7 +55,7 @@ class Stopwatch:
 def network(sizes: Sequence[int]) -> nn.Sequential:
     """Return linear layers with SiLU between them."""
     layers: list[nn.Module] = []
-    for n_in, n_out in zip(sizes, sizes[1:], strict=False):
+    for n_in, n_out in pairwise(sizes):
         layers += [nn.Linear(n_in, n_out), nn.SiLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -309,7 +310,7 @@ class QuantizedAutoencoder(Trainable):
         return self.decode(self.indices(self.encoded(x)))
 
 
-def in_parts(function, rows: np.ndarray) -> np.ndarray:
+def in_parts(function: Callable[[Tensor], Tensor], rows: np.ndarray) -> np.ndarray:
     """Return what a function on tensors makes of rows, a thousand at a time."""
     with torch.no_grad():
         return torch.cat([function(part) for part in torch.from_numpy(rows).split(1000)]).numpy()

@@ -137,7 +137,7 @@ def sparse_autoencoder(data: QualityData, wanted: Wanted, *, of_batch: bool) -> 
     model, trained, setting = best_network(make, grid, data, wanted)
     model.set_threshold(torch.from_numpy(data.validation.X))  # so that other rows have k non-zeros too
     name = "batch_top_k" if of_batch else "top_k"
-    codes = _codes_of(lambda rows: in_parts(model.codes, rows), data)
+    codes = in_all_parts(lambda rows: in_parts(model.codes, rows), data)
     values = _of_values(name, codes, lambda of: in_parts(model.decoder, of), data, trained, setting)
     return [values, support_only(f"{name}_support", codes, data, wanted, trained, setting)]
 
@@ -150,16 +150,14 @@ def support_only(
     It is linear, by ridge regression, or has a hidden layer and is trained for a share of the time, which is not
     counted; the validation rows choose.
     """
-    train, validation, test = supports = tuple((part != 0).astype(np.float32) for part in codes)
+    train, validation, test = supports = _each(lambda part: (part != 0).astype(np.float32), codes)
     linear = [Ridge(penalty).fit(train, data.train.X) for penalty in DECODER_PENALTIES]
     decoders: list[tuple[str, Callable[[np.ndarray], np.ndarray]]] = [("linear", each.predict) for each in linear]
     rows = (torch.from_numpy(train), torch.from_numpy(data.train.X))
     watched = (torch.from_numpy(validation), torch.from_numpy(data.validation.X))
     for rate in LEARNING_RATES:
         network = _seeded(lambda: Decoder(train.shape[1], widths(data), data.train.X.shape[1]), wanted.seed)
-        train_for(
-            network, rows, watched, seconds=TRIAL * wanted.seconds, learning_rate=rate, seed=wanted.seed
-        )
+        train_for(network, rows, watched, seconds=TRIAL * wanted.seconds, learning_rate=rate, seed=wanted.seed)
         decoders.append(("hidden", lambda of, network=network: in_parts(network.layers, of)))
     errors = [np.square(decode(validation) - data.validation.X).mean() for _, decode in decoders]
     decoder, decode = decoders[int(np.argmin(errors))]
@@ -177,8 +175,14 @@ def support_only(
     )
 
 
-def _codes_of(encode: Callable[[np.ndarray], np.ndarray], data: QualityData) -> View:
+def in_all_parts(encode: Callable[[np.ndarray], Any], data: QualityData) -> View:
+    """Return the codes of the rows for training, validation and testing."""
     return encode(data.train.X), encode(data.validation.X), encode(data.test.X)
+
+
+def _each(function: Callable[[Any], Any], view: View) -> View:
+    first, second, third = map(function, view)
+    return first, second, third
 
 
 def _of_values(
@@ -217,9 +221,9 @@ def quantized_autoencoder(data: QualityData, wanted: Wanted) -> list[Coded]:
         for words in WORDS
     ]
     model, trained, setting = best_network(make, grid, data, wanted)
-    indices = _codes_of(lambda rows: in_parts(lambda x: model.indices(model.encoded(x)), rows), data)
-    words = tuple(in_parts(lambda of: model.quantized(of).flatten(1), part) for part in indices)
-    one_hot = tuple(one_hot_rows(part, model.n_words) for part in indices)
+    indices = in_all_parts(lambda rows: in_parts(lambda x: model.indices(model.encoded(x)), rows), data)
+    words = _each(lambda part: in_parts(lambda of: model.quantized(of).flatten(1), part), indices)
+    one_hot = _each(lambda part: one_hot_rows(part, model.n_words), indices)
     decoded = in_parts(model.decode, indices[2])
     return [
         Coded(
@@ -274,7 +278,7 @@ def dictionary(data: QualityData, wanted: Wanted) -> list[Coded]:
     def learned(alpha: float, seconds: float) -> tuple[MiniBatchDictionaryLearning, Trained, Setting]:
         learner = MiniBatchDictionaryLearning(
             wanted.n_features,
-            alpha=alpha,
+            alpha=alpha,  # type: ignore[arg-type]
             batch_size=PIECE,
             random_state=wanted.seed,
             transform_algorithm="omp",
@@ -294,7 +298,7 @@ def dictionary(data: QualityData, wanted: Wanted) -> list[Coded]:
         tried = min(trials, key=lambda trial: trial[1].error)
         full = learned(tried[2]["alpha"], wanted.seconds)
         learner, trained, setting = min((tried, full), key=lambda trial: trial[1].error)
-        codes = _codes_of(lambda of: learner.transform(of.astype(np.float64)), data)
+        codes = in_all_parts(lambda of: learner.transform(of.astype(np.float64)), data)
     return [_of_values("dictionary", codes, lambda of: of @ learner.components_, data, trained, setting)]
 
 
@@ -311,7 +315,7 @@ def nmf(data: QualityData, wanted: Wanted) -> list[Coded]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ConvergenceWarning)
         trained = learn_for(learner, rows, wanted.seconds, wanted.seed, error)
-        codes = _codes_of(lambda of: learner.transform(np.maximum(of - lowest, 0.0)), data)
+        codes = in_all_parts(lambda of: learner.transform(np.maximum(of - lowest, 0.0)), data)
     return [_of_values("nmf", codes, lambda of: of @ learner.components_ + lowest, data, trained, {})]
 
 
@@ -320,7 +324,7 @@ def pca(data: QualityData, wanted: Wanted) -> list[Coded]:
     watch = Stopwatch(wanted.seconds)
     model = PCA(min(wanted.k, *data.train.X.shape), random_state=wanted.seed).fit(data.train.X)
     trained = Trained(0.0, 1, watch.elapsed)
-    codes = _codes_of(model.transform, data)
+    codes = in_all_parts(model.transform, data)
     return [_of_values("pca", codes, model.inverse_transform, data, trained, {})]
 
 
