@@ -71,7 +71,7 @@ bench: .venv/.developer
 # Can be interrupted and resumed. QUALITY_OPTIONS="--data digits --seconds 30" does a part; other rows are kept.
 QUALITY_OPTIONS ?=
 bench-quality: .venv/.developer
-	$(BIN)/python -m reproduction quality --out docs/results/quality.json $(QUALITY_OPTIONS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m reproduction quality --out docs/results/quality.json $(QUALITY_OPTIONS)
 	$(BIN)/python -m reproduction pages
 
 # The results of the paper. Each target can be interrupted and resumed; `make docs` builds the pages afterwards.

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from reproduction import quality, quality_data, quality_measures, quality_networks, quality_peers
+from reproduction import pages, quality, quality_data, quality_measures, quality_networks, quality_peers
 from reproduction.code_lengths import POOLED_WEIGHT
 from reproduction.pages import quality as quality_page
 from reproduction.quality_data import Part, QualityData, Source, filled, prepared, split_traces
@@ -431,10 +431,31 @@ def test__summary__by_hand__counts_the_goals():
         f"| 0.940 ({titles['pca']}) | **no** |",
     ]
     axes = quality_page.picture(result, "a").axes
+    figure_titles = {text.get_text() for text in quality_page.picture(result, "a").legends[0].get_texts()}
+    assert figure_titles == {row["title"] for row in rows}
     styles = {line.get_label(): line.get_linestyle() for line in axes[0].lines}
     assert styles == {titles["sdlgm"]: "-", titles["vq"]: "-", titles["top_k_support"]: "-", titles["pca"]: "--"} | {
         titles["nmf"]: "--"
     }
+
+
+def test__pages__results_of_quality__have_a_page_and_pictures(tmp_path, monkeypatch):
+    for name, empty in (("RESULTS", ()), ("WHOLE", {}), ("WITH_BLOCKS", {}), ("PICTURES", {})):
+        monkeypatch.setattr(pages, name, empty)
+    assert pages.find_problems(tmp_path) == []  # no results, no page
+    source = {"title": "tiny", "rows": "r", "predicted": "p", "task": "classes", "shape": [1, 2, 3, 4]}
+    rows = rows_of("a", 120.0, {"sdlgm": (0.3, 0.8), "vq": (0.4, 0.81)})
+    about = {"protocol": {}, "command": "c", "cores": 1, "versions": {}}
+    results = tmp_path / "docs" / "results"
+    results.mkdir(parents=True)
+    (results / "quality.json").write_text(json.dumps({"data": {"a": source}, "rows": rows, **about}))
+    assert pages.find_problems(tmp_path) == ["not up to date: docs/results/quality.md; run 'make docs'"]
+    pages.build(tmp_path)
+    assert pages.find_problems(tmp_path) == []  # the link to the picture leads somewhere
+    assert (tmp_path / "docs" / "images" / "quality-a.png").stat().st_size > 1000
+    rows[0]["error"] = 0.5
+    (results / "quality.json").write_text(json.dumps({"data": {"a": source}, "rows": rows, **about}))
+    assert pages.find_problems(tmp_path) == ["not up to date: docs/results/quality.md; run 'make docs'"]
 
 
 def test__protocol__titles__name_every_row():
