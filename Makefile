@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 # Two workers of one thread each: torch's own threads would fight over the cores.
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help demo test test-slow lint format install bench docs codes-picture wheel fuzz robustness audit clean
+.PHONY: help demo test test-slow lint format install bench bench-quality docs codes-picture wheel fuzz robustness audit clean
 .PHONY: table1 table2 counts gradients figures budgets priors features imputation long
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make format     apply ruff"
 	@echo "make install    the development environment in .venv"
 	@echo "make bench      speed and growth beside the peers, into docs/results (half an hour)"
+	@echo "make bench-quality  quality of codes for time beside the peers, into docs/results (10 hours of one core)"
 	@echo "make docs       the generated pages from docs/results, and a check of all links"
 	@echo "make table1     Table I of the paper, into docs/results (12 hours of one core)"
 	@echo "                likewise: table2, counts, gradients, figures, budgets, priors, features, long"
@@ -65,6 +66,12 @@ bench: .venv/.developer
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.scaling
+	$(BIN)/python -m reproduction pages
+
+# Can be interrupted and resumed. QUALITY_OPTIONS="--data digits --seconds 30" does a part; other rows are kept.
+QUALITY_OPTIONS ?=
+bench-quality: .venv/.developer
+	OMP_NUM_THREADS=1 $(BIN)/python -m reproduction quality --out docs/results/quality.json $(QUALITY_OPTIONS)
 	$(BIN)/python -m reproduction pages
 
 # The results of the paper. Each target can be interrupted and resumed; `make docs` builds the pages afterwards.

@@ -84,6 +84,17 @@ def _chosen(names: str, known: Iterable[str], what: str) -> list[str]:
     return chosen
 
 
+def _positive_numbers(text: str) -> list[float]:
+    """Split numbers at commas."""
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(0 < number < float("inf") for number in numbers):
+        raise DataError(f"{text}: not positive numbers, separated by commas")
+    return numbers
+
+
 @contextlib.contextmanager
 def _results_in(path: Path) -> Iterator[None]:
     """Check that the results can be written before the work begins, and print their path at the end."""
@@ -327,6 +338,36 @@ def imputation(
             data=_chosen(data, imputation.DATA, "data set"),
             seeds=seeds,
             iterations=iterations,
+            n_jobs=_n_jobs(jobs),
+            work_folder=work,
+        )
+
+
+@app.command()
+@_clear_errors
+def quality(
+    result: ResultOut = Path("quality.json"),
+    data: Annotated[str, typer.Option(help="Data sets, separated by commas. Default: all.")] = "",
+    systems: Systems = "",
+    seconds: Annotated[str, typer.Option(help="Processor seconds of a fit, separated by commas.")] = "30,120,480",
+    jobs: Jobs = 1,
+    work: Work = Path("runs"),
+) -> None:
+    """Compare codes of nine data sets after the same time: error, what can be predicted from them, and length.
+
+    The file is updated after each run, and its rows of other data sets, systems and times are kept. All of it takes 10
+    hours of one core.
+
+    `python -m reproduction quality --out docs/results/quality.json`
+    """
+    from reproduction import quality, quality_data
+
+    with _results_in(result):
+        quality.reproduce_quality(
+            result,
+            data=_chosen(data, quality_data.SOURCES, "data set"),
+            systems=_chosen(systems, quality.SYSTEMS, "system"),
+            seconds=_positive_numbers(seconds),
             n_jobs=_n_jobs(jobs),
             work_folder=work,
         )

@@ -23,6 +23,7 @@ from reproduction.pages import (
     long,
     performance,
     priors,
+    quality,
     readme,
     robustness,
     scaling,
@@ -50,6 +51,9 @@ RESULTS = (
     "robustness",
     "figures/figures",
 )
+
+QUALITY = "quality"
+"""Results of a long measurement; without them, there is no page of it."""
 
 Results = dict[str, dict[str, Any]]
 
@@ -101,6 +105,9 @@ def build(root: Path = ROOT) -> None:
     (root / "docs" / "images").mkdir(exist_ok=True)
     for name, draw in PICTURES.items():
         draw(results).savefig(root / name, dpi=110)
+    if QUALITY in results:
+        for name, figure in quality.pictures(results[QUALITY]).items():
+            figure.savefig(root / "docs" / "images" / name, dpi=110)
 
 
 def find_problems(root: Path = ROOT) -> list[str]:
@@ -119,12 +126,15 @@ def find_problems(root: Path = ROOT) -> list[str]:
 
 def _load_results(root: Path) -> Results:
     folder = root / "docs" / "results"
-    return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in RESULTS}
+    names = [*RESULTS, QUALITY] if (folder / f"{QUALITY}.json").exists() else RESULTS
+    return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names}
 
 
 def _texts(root: Path, results: Results) -> dict[str, str]:
     """Return the text of every page that is generated or has generated blocks."""
     texts = {name: page(results) for name, page in WHOLE.items()}
+    if QUALITY in results:
+        texts[f"docs/results/{QUALITY}.md"] = quality.page(results[QUALITY])
     for name, blocks in WITH_BLOCKS.items():
         try:
             texts[name] = fill((root / name).read_text(encoding="utf-8"), blocks(results))

@@ -144,6 +144,7 @@ def test__help__every_command__is_there():
         "priors",
         "features",
         "imputation",
+        "quality",
         "long",
         "pages",
     )
@@ -159,6 +160,9 @@ def test__help__every_command__is_there():
         (["table1", "--rows", "nonsense", "--out", "OUT"], "no such row"),
         (["table2", "--systems", "nonsense", "--out", "OUT"], "no such system"),
         (["counts", "--data", "nonsense", "--out", "OUT"], "no such data set"),
+        (["quality", "--data", "nonsense", "--out", "OUT"], "no such data set"),
+        (["quality", "--systems", "nonsense", "--out", "OUT"], "no such system"),
+        (["quality", "--seconds", "30,-1", "--out", "OUT"], "not positive numbers"),
         (["long", "--out", "no/such/folder/long.json"], "make it first"),
         (["pages", "--model", "OUT"], "no such file"),
     ],
