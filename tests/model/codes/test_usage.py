@@ -12,12 +12,20 @@ from scipy.stats import norm
 from sdlgm import SDLGM
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model.codes import usage
+from sdlgm.model.codes.priors import ChainPrior
 from sdlgm.model.modules.base import Batch, Step
 from sdlgm.model.modules.unsupervised import ModelConfig, SDLGMModule
+from sdlgm.model.networks.encoders import LogitEncoder
 from sdlgm.model.noise import Noise
 
 K, L0 = 1200, 8
 SHARE = 0.5 * L0 / K
+
+
+def bias_of(module: SDLGMModule) -> torch.nn.Parameter:
+    encoder = module.posterior.encoder
+    assert isinstance(encoder, LogitEncoder)
+    return encoder.bias
 
 
 def module_of(n_features: int = K) -> SDLGMModule:
@@ -71,16 +79,18 @@ def test__rarity_penalty__a_feature_that_is_never_present__is_finite():
 def test__module__many_features__start_with_the_shares_under_prior_and_posterior():
     module = module_of()
     shares = usage.first_shares(K, SHARE).float()
+    assert isinstance(module.prior, ChainPrior)
     torch.testing.assert_close(torch.sigmoid(module.prior.bias[0].detach()), shares)
     module.train()
     with torch.no_grad():
-        logits = module.inference(binary_rows(4000)).logits
+        logits = module.inference(binary_rows(4000)).summary
     present = torch.sigmoid(logits).mean(0).sum()
     assert float(present) == pytest.approx(float(shares.sum()), rel=0.1)
 
 
 def test__module__few_features__start_as_before_without_a_penalty():
     module = module_of(n_features=50)
+    assert isinstance(module.prior, ChainPrior)
     assert module.prior.bias.detach().unique().numel() == 1
     assert objective(module, binary_rows(30)).penalty is None
 
@@ -89,10 +99,10 @@ def test__loss__a_rare_feature__is_pushed_up_by_the_penalty():
     module = module_of()
     rare = K - 1
     with torch.no_grad():
-        module.posterior.encoder.bias[rare] -= 8
+        bias_of(module)[rare] -= 8
     penalty = objective(module, binary_rows(200)).penalty
     assert penalty is not None
-    (gradient,) = torch.autograd.grad(penalty, module.posterior.encoder.bias)
+    (gradient,) = torch.autograd.grad(penalty, bias_of(module))
     # The slope of least * log(least / p) with p proportional to exp(bias): that of a feature that is hardly there.
     assert float(gradient[rare]) == pytest.approx(-usage.LEAST * SHARE, rel=0.01)
 
@@ -109,6 +119,6 @@ def test__fit__many_features__leaves_nearly_all_in_use():
     rng = np.random.default_rng(0)
     patterns = rng.random((60, 40)) < 0.15
     X = ((rng.random((4000, 60)) < 0.05) @ patterns > 0).astype(float)
-    model = SDLGM(K, L0, likelihood="bernoulli", max_iter=600, random_state=0).fit(X)
+    model = SDLGM(n_components=K, max_active=L0, likelihood="bernoulli", max_iter=600, random_state=0).fit(X)
     presence = np.asarray((model.sample_codes(X, random_state=0) > 0).mean(axis=0)).ravel()
     assert (presence >= 0.1 * usage.LEAST * SHARE).mean() > 0.9
