@@ -17,11 +17,12 @@ from benchmarks.iteration import BATCH, images, trainer_of
 from benchmarks.peers import TopKAutoencoder
 from benchmarks.timing import alternate, best, forget_peak, in_new_process, peak_memory, threads
 from sdlgm import SDLGM
+from sdlgm.estimators._widths import prior_width_for
 from sdlgm.model import Batch
 from sdlgm.model.networks.encoders import LogitEncoder
 
 N_INPUTS, N_ACTIVE, HIDDEN = 384, 32, 512
-RANK, PRIOR_HIDDEN = 32, 64  # the defaults for many features
+RANK = 32  # the default for many features
 FEATURES = (1000, 4000, 16_000, 65_536)
 ALL_ROUNDS_UP_TO = 4000
 """With more features, fewer rounds: an iteration takes up to a second."""
@@ -58,7 +59,7 @@ def default_step(k: int) -> Callable[[Batch], object]:
         posterior="chain",
         posterior_rank=RANK,
         prior="chain",
-        prior_hidden=PRIOR_HIDDEN,
+        prior_hidden=prior_width_for(k),
         learn_prior=True,
     ).step
 

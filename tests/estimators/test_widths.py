@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 
 from sdlgm import SDLGM, SDLGMClassifier, load
-from sdlgm.estimators._widths import widths_for
+from sdlgm.estimators._widths import prior_width_for, widths_for
 
 SMALL = {"n_components": 6, "max_active": 2, "max_iter": 5, "likelihood": "gaussian", "random_state": 0}
 
@@ -20,6 +20,11 @@ def rows():
 )
 def test__widths__by_the_number_of_rows__grow(n_rows, widths):
     assert widths_for(n_rows) == widths
+
+
+@pytest.mark.parametrize(("n_features", "width"), [(1, 256), (2_048, 256), (4_096, 128), (8_192, 64), (65_536, 64)])
+def test__prior_width__by_the_number_of_features__decreases(n_features, width):
+    assert prior_width_for(n_features) == width
 
 
 def test__fit__auto__has_the_widths_of_the_training_rows(rows):

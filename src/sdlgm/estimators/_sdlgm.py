@@ -46,7 +46,7 @@ from sdlgm.estimators._profile import Profile, in_proportion
 from sdlgm.estimators._results import Evaluation, PosteriorProbs
 from sdlgm.estimators._tables import decoded_table, validate_rows
 from sdlgm.estimators._weights import checked_weights, weighted_rows
-from sdlgm.estimators._widths import widths_for
+from sdlgm.estimators._widths import prior_width_for, widths_for
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model.codes import KL
 from sdlgm.model.codes.under_chain import ChainUnderChain
@@ -73,9 +73,7 @@ GradientName = Literal[
 ]
 
 FEW_FEATURES = 512
-"""Largest number of features for which posteriors have full rank and priors a wide hidden layer by default."""
-PRIOR_HIDDEN, PRIOR_HIDDEN_OF_MANY = 256, 64
-"""Width of the hidden layer of a chain prior for few and for many features."""
+"""Largest number of features for which posteriors have full rank by default."""
 RANK = 32
 """Rank of couplings, if none is given."""
 PRIOR_ROWS = 16
@@ -114,7 +112,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
           ``"slots"``.
     prior_hidden : int, None or "auto", default="auto"
         Number of hidden units through which features act on later ones under ``prior="chain"``. None is no hidden
-        layer: their effects add up, with ``prior_rank``. ``"auto"`` is 256, or 64 with more than 512 features.
+        layer: their effects add up, with ``prior_rank``. ``"auto"`` is 256 for up to 2,048 features, and for more
+        features 524,288 / ``n_components``, but at least 64.
     prior_rank : int or None, default=None
         Rank of the matrix of effects in place of a hidden layer, at most ``n_components``. None takes 32, or
         ``n_components`` if that is less.
@@ -821,7 +820,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         if self.prior_hidden is None:
             return None, min(RANK, n_features)
         if self.prior_hidden == "auto":
-            return (PRIOR_HIDDEN if n_features <= FEW_FEATURES else PRIOR_HIDDEN_OF_MANY), None
+            return prior_width_for(n_features), None
         return int(self.prior_hidden), None
 
     def _posterior_rank(self) -> int | None:
