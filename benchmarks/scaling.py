@@ -182,7 +182,7 @@ def main() -> None:
         "batch_size": SETTINGS["batch_size"],
         "batches": BATCHES,
         "teams": list(TEAMS),
-        "default_iterations": SDLGM().max_iter,
+        "default_iterations": SDLGM._default_max_iter,
     }
     publish(arguments.out, {**result, **facts, "protocol": protocol})
     sys.stdout.write(json.dumps(result, indent=1) + "\n")

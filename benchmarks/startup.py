@@ -154,7 +154,7 @@ def main() -> None:
     result: dict[str, Any] = {"rounds": arguments.rounds, "iterations": ITERATIONS}
     result["threads"] = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
     result |= processes(arguments.rounds, show)
-    result["default_max_iter"] = SDLGM().max_iter
+    result["default_max_iter"] = SDLGM._default_max_iter
     result["sizes"] = {}
     for name, seconds in sizes(show):
         result["sizes"][name] = seconds

@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from reproduction import quality_measures, quality_networks, quality_peers
-from reproduction.internals import code_bits
+from reproduction.internals import code_bits, limited_by_processor_time
 from reproduction.provenance import code_hash, publish
 from reproduction.quality_data import LARGEST, SOURCES, QualityData, load_quality
 from reproduction.quality_measures import linear_probe, neighbours, unexplained
@@ -22,8 +22,8 @@ from sdlgm import SDLGM, __version__
 SECONDS = (30.0, 120.0, 480.0)
 N_COMPONENTS, MAX_ACTIVE = 256, 32
 LIKELIHOODS = ("auto", "gaussian")
-TIMED = (20, 100)
-"""Iterations of the two short fits that the length of an iteration comes from."""
+LOADING_ITERATIONS = 20
+"""Of a fit that loads, or compiles, what the first fit of a process does."""
 OWN, REFERENCE = "sdlgm", "raw"
 TITLES: Mapping[str, str] = {
     OWN: "SDLGM",
@@ -200,7 +200,7 @@ def own_codes(data: QualityData, seconds: float, seed: int) -> tuple[Coded, Want
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # trials may be too short to learn anything
         # This also compiles what the first fit of a process compiles.
-        chosen = new("auto").set_params(max_iter=TIMED[0]).fit(data.train.X).likelihoods_
+        chosen = new("auto").set_params(max_iter=LOADING_ITERATIONS).fit(data.train.X).likelihoods_
         if set(chosen) != {likelihood}:
             tried = {name: fit_for(new(name), data.train.X, TRIAL * seconds)[0] for name in LIKELIHOODS}
             likelihood = min(tried, key=lambda name: error(tried[name]))
@@ -226,23 +226,9 @@ def own_codes(data: QualityData, seconds: float, seed: int) -> tuple[Coded, Want
 
 
 def fit_for(model: SDLGM, X: np.ndarray, seconds: float) -> tuple[SDLGM, float]:
-    """Fit a model for a time. Return it with the processor seconds that it took.
-
-    If the model has no parameter for the time, two short fits say how many iterations that is.
-    """
-    if "max_time" in model.get_params():
-        model.set_params(max_time=seconds)
-    else:
-        short, longer = (_timed(model.set_params(max_iter=n), X) for n in TIMED)
-        of_one = max((longer - short) / (TIMED[1] - TIMED[0]), 1e-6)
-        start = max(0.0, short - TIMED[0] * of_one)
-        model.set_params(max_iter=max(1, int((seconds - start) / of_one)))
-    return model, _timed(model, X)
-
-
-def _timed(model: SDLGM, X: np.ndarray) -> float:
-    watch = Stopwatch(1.0)
-    with warnings.catch_warnings():
+    """Fit a model for a time of the processor. Return it with the processor seconds that it took."""
+    watch = Stopwatch(seconds)
+    with limited_by_processor_time(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the measurements say whether codes carry something
-        model.fit(X)
-    return watch.elapsed
+        model.set_params(max_iter="auto", max_time=seconds).fit(X)
+    return model, watch.elapsed

@@ -106,7 +106,8 @@ def test__fit__help__is_the_first_sentence_of_the_documentation():
     options = {option.name: option for option in command_of("SDLGM").params}
     summaries = {parameter.name: parameter.summary for parameter in read_parameters("SDLGM")}
     assert options["max_active"].help == summaries["max_active"]
-    assert "--max-iter" in options["kl_warmup"].help
+    assert "--max-iter" in options["max_time"].help
+    assert "--rate" in options["kl_warmup"].help
     assert "`" not in "".join(option.help or "" for option in options.values())
 
 

@@ -18,12 +18,14 @@ from reproduction.quality_networks import Decoder, QuantizedAutoencoder, SparseA
 from reproduction.quality_peers import PEERS, Wanted, one_hot_rows, support_only
 from reproduction.runs import run_folder
 from sdlgm import SDLGM
+from sdlgm.model.modules import Batch, Objective
+from sdlgm.train import Trainer, clock
 
 N_FEATURES, K = 12, 3
 
 
 @pytest.fixture
-def clock(monkeypatch):
+def false_clock(monkeypatch):
     """A clock that goes on by a hundredth of a second whenever it is read."""
     times = iter(range(10**9))
     monkeypatch.setattr(quality_networks, "now", lambda: next(times) / 100)
@@ -176,7 +178,7 @@ def test__stopwatch__pauses__do_not_count(monkeypatch):
     assert watch.fraction == 1.0
 
 
-@pytest.mark.usefixtures("clock")
+@pytest.mark.usefixtures("false_clock")
 def test__train_for__time__ends_it_and_the_best_parameters_are_kept():
     torch.manual_seed(0)
     model = Decoder(3, (), 3)
@@ -250,7 +252,7 @@ def test__quantized_autoencoder__indices__are_the_nearest_words():
 # Peers
 
 
-@pytest.mark.usefixtures("clock")
+@pytest.mark.usefixtures("false_clock")
 @pytest.mark.parametrize("peer", list(PEERS))
 def test__peers__toy_data__keep_the_non_zeros_and_learn(peer):
     data = toy()
@@ -273,7 +275,7 @@ def test__peers__toy_data__keep_the_non_zeros_and_learn(peer):
         assert coded[0].unexplained < coded[1].unexplained
 
 
-@pytest.mark.usefixtures("clock")
+@pytest.mark.usefixtures("false_clock")
 def test__support_only__rows_that_are_linear_in_it__are_decoded():
     generator = np.random.default_rng(0)
     codes = [generator.uniform(1, 2, size=(n, 6)) * (generator.random((n, 6)) < 0.4) for n in (200, 50, 50)]
@@ -290,31 +292,21 @@ def test__support_only__rows_that_are_linear_in_it__are_decoded():
 # The SDLGM and the runs
 
 
-class Timed:
-    """An estimator that needs a time for the start and one for each iteration."""
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test__fit_for__time__is_that_of_the_processor(monkeypatch):
+    seconds, step, wall = [0.0], Trainer.step, clock.now
 
-    def __init__(self, clock: list[float], **parameters: float):
-        self.clock, self.parameters = clock, parameters
+    def timed(self: Trainer, batch: Batch) -> Objective:
+        seconds[0] += 0.5
+        return step(self, batch)
 
-    def get_params(self) -> dict[str, float]:
-        return self.parameters
-
-    def set_params(self, **parameters: float) -> "Timed":
-        self.parameters |= parameters
-        return self
-
-    def fit(self, X: np.ndarray) -> None:
-        self.clock[0] += self.parameters.get("max_time") or 1.5 + 0.01 * self.parameters["max_iter"]
-
-
-@pytest.mark.parametrize("parameters", [{"max_iter": 7}, {"max_iter": 7, "max_time": None}])
-def test__fit_for__with_and_without_a_parameter_for_time__takes_the_time(monkeypatch, parameters):
-    clock = [0.0]
-    monkeypatch.setattr(quality_networks, "now", lambda: clock[0])
-    model = Timed(clock, **parameters)
-    _, used = quality.fit_for(model, np.zeros((2, 2)), 20.0)  # type: ignore[arg-type]
-    assert used == pytest.approx(20.0, abs=0.02)
-    assert ("max_time" in parameters) == (model.parameters["max_iter"] == 7)
+    monkeypatch.setattr(Trainer, "step", timed)
+    monkeypatch.setattr("time.process_time", lambda: seconds[0])
+    model = SDLGM(n_components=4, max_active=2, hidden=(4,), max_iter=3, random_state=0)
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    model, used = quality.fit_for(model, X, 20.0)
+    assert (used, model.n_iter_) == (20.0, 40)
+    assert clock.now is wall
 
 
 @pytest.fixture
@@ -341,7 +333,7 @@ def small(monkeypatch, tmp_path):
     quality_data.load_quality.cache_clear()
     monkeypatch.setattr(quality, "N_COMPONENTS", N_FEATURES)
     monkeypatch.setattr(quality, "MAX_ACTIVE", 4)
-    monkeypatch.setattr(quality, "TIMED", (5, 10))
+    monkeypatch.setattr(quality, "LOADING_ITERATIONS", 5)
 
     def fit_for(model: SDLGM, X: np.ndarray, seconds: float) -> tuple[SDLGM, float]:
         return model.set_params(max_iter=int(100 * seconds), batch_size=50).fit(X), seconds
@@ -352,7 +344,7 @@ def small(monkeypatch, tmp_path):
     quality_data.load_quality.cache_clear()
 
 
-@pytest.mark.usefixtures("clock")
+@pytest.mark.usefixtures("false_clock")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test__reproduce_quality__parts__are_added_and_not_repeated(small, tmp_path):
     reproduce, done = small

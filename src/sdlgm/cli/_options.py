@@ -30,6 +30,7 @@ COMMON = (
     "threshold",
     "encoder",
     "max_iter",
+    "max_time",
     "random_state",
     "checkpoint_dir",
     "resume",

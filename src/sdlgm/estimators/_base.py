@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypedDict, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -40,7 +40,8 @@ _COLUMN_ATTRIBUTES = ("n_features_in_", "feature_names_in_", "schema_")
 COMMON_CONSTRAINTS: dict[str, list[Any]] = {
     "hidden": [tuple, list],
     "activation": [StrOptions(set(ACTIVATIONS))],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    "max_time": [Interval(Real, 0, None, closed="neither"), None],
     "learning_rate": [Interval(Real, 0, None, closed="neither")],
     "lr_decay": [Interval(Real, 0, 1, closed="both")],
     "checkpoint_dir": [str, os.PathLike, None],
@@ -63,6 +64,13 @@ SUPERVISED_CONSTRAINTS: dict[str, list[Any]] = {
 FittedModel = TypeVar("FittedModel", bound=Fitted)
 
 
+class Limits(TypedDict):
+    """The limits of a run, as `TrainConfig` has them."""
+
+    max_iter: int | None
+    max_time: float | None
+
+
 class TorchEstimator(BaseEstimator, Generic[FittedModel]):
     """An estimator around a torch module: settings, seeds, training, checkpoints, files.
 
@@ -79,9 +87,12 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
     _fitted: FittedModel
     _sizes: ClassVar[tuple[str, ...]] = ("hidden",)
     """Parameters that the shapes of the tensors follow from."""
+    _default_max_iter: ClassVar[int]
+    """What ``max_iter="auto"`` is without ``max_time``."""
 
     hidden: tuple[int, ...] | Literal["auto"]
-    max_iter: int
+    max_iter: int | Literal["auto"]
+    max_time: float | None
     random_state: RandomState
     device: str
     checkpoint_dir: str | os.PathLike[str] | None
@@ -121,6 +132,7 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         batches: train.Batches,
         monitor: train.Monitor,
         callback: Callable[[Module, int], None] | None = None,
+        start: float | None = None,
     ) -> Self:
         """Train the module of ``fitted`` in place and publish it; after a divergence, with the last good parameters."""
         progress = train.Progress()
@@ -134,6 +146,7 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
                 resume=bool(self.resume),
                 visible=bool(self.verbose),
                 callback=callback,
+                start=start,
             )
         except TrainingDivergedError:
             if progress.history:  # otherwise there is nothing good to publish
@@ -142,6 +155,17 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         self._publish(replace(fitted, n_iter=trainer.iteration, history=tuple(progress.history)))
         self.interrupted_ = progress.interrupted
         return self
+
+    def _limits(self) -> Limits:
+        """Return the limits of a run."""
+        if self.max_time is None:
+            return {"max_iter": self._iterations(), "max_time": None}
+        only_time = self.max_iter == "auto"
+        return {"max_iter": None if only_time else self._iterations(), "max_time": float(self.max_time)}
+
+    def _iterations(self) -> int:
+        """Return ``max_iter``, and for ``"auto"`` what it is without ``max_time``."""
+        return self._default_max_iter if self.max_iter == "auto" else int(self.max_iter)
 
     def _checkpoint(self, trainer: train.Trainer, batches: train.Batches) -> train.Checkpoint | None:
         if self.checkpoint_dir is None:
@@ -166,9 +190,11 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
     def _warn(self, problem: str | None, stacklevel: int) -> None:
         """Warn if a fit ended early or did not work; ``stacklevel`` is that of the line that called it, from here."""
         if self.interrupted_:
+            limits = self._limits()
+            of = "" if limits["max_iter"] is None else f" of {limits['max_iter']}"
             warnings.warn(
-                f"stopped by Ctrl-C after {self.n_iter_} of {self.max_iter} iterations, and the model has what was "
-                "learned until then; to continue such a run later, fit with checkpoint_dir and resume=True",
+                f"stopped by Ctrl-C after {self.n_iter_}{of} iterations, and the model has what was learned until "
+                "then; to continue such a run later, fit with checkpoint_dir and resume=True",
                 FitInterruptedWarning,
                 stacklevel=stacklevel,
             )
@@ -237,7 +263,6 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
     """An estimator whose rows have targets."""
 
     max_active: int | None
-    max_iter: int
     batch_size: int
     learning_rate: float
     lr_decay: float
@@ -255,7 +280,7 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
     def _train_config(self) -> train.TrainConfig:
         """Return the options of training for an objective without draws."""
         return train.TrainConfig(
-            max_iter=int(self.max_iter),
+            **self._limits(),
             batch_size=int(self.batch_size),
             learning_rate=float(self.learning_rate),
             lr_decay=float(self.lr_decay),

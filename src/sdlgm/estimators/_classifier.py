@@ -20,6 +20,7 @@ from sdlgm._progress import Progress
 from sdlgm.errors import NumericalError
 from sdlgm.estimators._base import (
     SUPERVISED_CONSTRAINTS,
+    Limits,
     RandomState,
     SupervisedEstimator,
     checked_budget,
@@ -116,15 +117,18 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
     n_samples : int, default=1
         Relaxed samples for each row and iteration, for ``likelihood="monte_carlo"``.
     kl_warmup : float, default=0.3
-        First fraction of ``max_iter`` over which the weight of the KL rises from 0 to 1.
-    max_iter : int, default=500
-        Number of iterations, each of one batch.
+        First fraction of the run over which the weight of the KL rises from 0 to 1.
+    max_iter : int or "auto", default="auto"
+        Number of iterations, each of one batch. ``"auto"`` is 500; with ``max_time``, only the time limits the fit.
+    max_time : float or None, default=None
+        Seconds of wall time for training, beside ``max_iter``. Weight of the KL and learning rate follow the share of
+        it that is used. The five folds of ``threshold="cv"`` and the final fit get a sixth each. Trees come on top.
     batch_size : int, default=200
         Rows in a batch.
     learning_rate : float, default=3e-3
         Learning rate of AdamW.
     lr_decay : float, default=1.0
-        Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
+        Last fraction of the run over which the learning rate falls linearly to zero.
     checkpoint_dir : path or None, default=None
         Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM; the folds for
         ``threshold="cv"`` have folders of their own in it. It belongs to one run; leave it out in a parameter search.
@@ -188,6 +192,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         "kl_warmup": [Interval(Real, 0, 1, closed="left")],
     }
 
+    _default_max_iter = 500
     _sizes = ("variant", "likelihood", "n_latent", "hidden", "n_members")
 
     def __init__(
@@ -209,7 +214,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         n_trees: int = 0,
         n_samples: int = 1,
         kl_warmup: float = 0.3,
-        max_iter: int = 500,
+        max_iter: int | Literal["auto"] = "auto",
+        max_time: float | None = None,
         batch_size: int = 200,
         learning_rate: float = 3e-3,
         lr_decay: float = 1.0,
@@ -237,6 +243,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         self.n_samples = n_samples
         self.kl_warmup = kl_warmup
         self.max_iter = max_iter
+        self.max_time = max_time
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.lr_decay = lr_decay
@@ -331,6 +338,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         if len(indicator) < _FOLDS:
             raise ValueError(f"threshold={self.threshold!r} needs at least {_FOLDS} rows; give a number")
         of_fold = cast(Self, clone(self)).set_params(threshold=0.5, max_active=max_active, verbose=0)
+        of_fold.set_params(max_time=self._limits()["max_time"])
         numbers = itertools.count()
         progress = Progress("choose the threshold", _FOLDS, unit="folds", visible=bool(self.verbose))
 
@@ -364,6 +372,11 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             gate_temperature=float(self.temperature),
             feature_temperature=float(self.temperature),
         )
+
+    def _limits(self) -> Limits:
+        """Return the limits of one of the fits, which share the time."""
+        limits, n_fits = super()._limits(), _FOLDS + 1 if isinstance(self.threshold, str) else 1
+        return {**limits, "max_time": limits["max_time"] and limits["max_time"] / n_fits}
 
     def _train_config(self) -> train.TrainConfig:
         config = replace(super()._train_config(), kl_warmup=float(self.kl_warmup), n_samples=int(self.n_samples))

@@ -86,14 +86,16 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
         pictures if nothing that is counted touches their edges.
     weight_decay : float, default=0.01
         Weight decay, decoupled from the gradient as in AdamW.
-    max_iter : int, default=1000
-        Number of iterations, each of one batch.
+    max_iter : int or "auto", default="auto"
+        Number of iterations, each of one batch. ``"auto"`` is 1,000; with ``max_time``, only the time limits the fit.
+    max_time : float or None, default=None
+        Seconds of wall time for training, beside ``max_iter``. The learning rate follows the share of it that is used.
     batch_size : int, default=50
         Rows in a batch. Convolutions normalise over a batch, so they need some rows in it.
     learning_rate : float, default=3e-3
         Learning rate of AdamW.
     lr_decay : float, default=1.0
-        Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
+        Last fraction of the run over which the learning rate falls linearly to zero.
     checkpoint_dir : path or None, default=None
         Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM. It belongs
         to one run; leave it out in a parameter search.
@@ -156,6 +158,7 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
         "max_shift": [Interval(Integral, 0, None, closed="left")],
     }
     _module_class: type[CountModule] = CountModule
+    _default_max_iter = 1000
     _sizes = ("encoder", "hidden", "channels", "patch_size")
 
     def __init__(
@@ -171,7 +174,8 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
         dropout: float = 0.3,
         max_shift: int = 0,
         weight_decay: float = 0.01,
-        max_iter: int = 1000,
+        max_iter: int | Literal["auto"] = "auto",
+        max_time: float | None = None,
         batch_size: int = 50,
         learning_rate: float = 3e-3,
         lr_decay: float = 1.0,
@@ -193,6 +197,7 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
         self.max_shift = max_shift
         self.weight_decay = weight_decay
         self.max_iter = max_iter
+        self.max_time = max_time
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.lr_decay = lr_decay

@@ -41,6 +41,8 @@ class Causes:
     is_independent: bool
     """Whether no columns are correlated by more than chance."""
     n_features: int
+    n_iter: int
+    """Iterations that the limits of the run allow: ``max_iter``, or those done in ``max_time``."""
     config: TrainConfig
 
     @classmethod
@@ -55,6 +57,7 @@ class Causes:
             is_constant=not varies.any(),
             is_independent=is_independent(values[:, varies]),
             n_features=fitted.module.config.n_features,
+            n_iter=config.max_iter if config.max_iter is not None and config.max_time is None else fitted.n_iter,
             config=config,
         )
 
@@ -91,8 +94,9 @@ class Causes:
                 "the data have values between 0 and 1, which the Bernoulli likelihood takes for odds of coins; "
                 "for measurements set a likelihood for continuous values, such as likelihood='gaussian'"
             )
-        if config.max_iter < FEW_ITERATIONS:
-            remedies.append(f"train longer, max_iter is {config.max_iter}")
+        if self.n_iter < FEW_ITERATIONS:
+            limit = "max_iter" if config.max_time is None else "max_time"
+            remedies.append(f"train longer, {limit} is {getattr(config, limit):g}")
         if config.kl_warmup < SHORT_WARM_UP:
             remedies.append(f"raise kl_warmup to 0.3 or more, it is {config.kl_warmup:g}")
         if self.n_features > self.n_rows:

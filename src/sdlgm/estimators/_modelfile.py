@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Longest message of another library that is repeated in an error.
 _LONGEST_REASON = 500
 # Settings of a run on some machine, not of the model.
-_NOT_SAVED = {"checkpoint_dir", "compile", "devices", "num_nodes", "resume", "strategy", "verbose"}
+_NOT_SAVED = {"checkpoint_dir", "compile", "devices", "max_time", "num_nodes", "resume", "strategy", "verbose"}
 
 LOADABLE: "dict[str, type[TorchEstimator]]" = {}
 """The estimators that a file may hold, by the name of their class."""

@@ -55,6 +55,7 @@ from sdlgm.model.modules.base import Batch
 from sdlgm.model.modules.unsupervised import ModelConfig, SDLGMModule
 from sdlgm.model.networks.posteriors import POSTERIORS, PosteriorNetwork
 from sdlgm.model.noise import Noise
+from sdlgm.train import clock
 from sdlgm.train.batches import Binarize, Rows
 
 LikelihoodName = Literal["auto", "bernoulli", "gaussian", "student_t", "poisson", "negative_binomial", "categorical"]
@@ -185,15 +186,19 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     final_temperature : float or None, default=None
         Value that both temperatures reach at the end of the run, if given.
     kl_warmup : float, default=0.3
-        First fraction of ``max_iter`` over which the weight of the KL rises from 0 to ``rate``.
-    max_iter : int, default=10_000
-        Number of iterations, each of one batch.
+        First fraction of the run over which the weight of the KL rises from 0 to ``rate``.
+    max_iter : int or "auto", default="auto"
+        Number of iterations, each of one batch. ``"auto"`` is 10,000; with ``max_time``, only the time limits the fit.
+    max_time : float or None, default=None
+        Seconds of wall time of `fit`, beside ``max_iter``. Weight of the KL, learning rate and temperatures follow the
+        share of it that is used, so that a fit that ends by time ends annealed. The same seed then gives another model
+        each time. The time before a resumption counts.
     batch_size : int, default=100
         Rows in a batch.
     learning_rate : float, default=3e-3
         Learning rate of Adam.
     lr_decay : float, default=0.5
-        Last fraction of ``max_iter`` over which the learning rate falls linearly to zero.
+        Last fraction of the run over which the learning rate falls linearly to zero.
     early_stopping : bool, default=False
         Hold out ``validation_fraction`` of the rows, stop when their discrete bound, with the KL multiplied by
         ``rate``, has not improved for ``n_iter_no_change`` points of the training curves (there are fifty in
@@ -276,6 +281,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
     _module_class: ClassVar[type[SDLGMModule]] = SDLGMModule
     _trainer: train.Trainer | None = None
+    _default_max_iter = 10_000
     _sizes = (
         "n_components",
         "max_active",
@@ -354,7 +360,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         learn_temperature: bool = False,
         final_temperature: float | None = None,
         kl_warmup: float = 0.3,
-        max_iter: int = 10_000,
+        max_iter: int | Literal["auto"] = "auto",
+        max_time: float | None = None,
         batch_size: int = 100,
         learning_rate: float = 3e-3,
         lr_decay: float = 0.5,
@@ -398,6 +405,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         self.final_temperature = final_temperature
         self.kl_warmup = kl_warmup
         self.max_iter = max_iter
+        self.max_time = max_time
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.lr_decay = lr_decay
@@ -460,6 +468,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         sample_weight: Any = None,
     ) -> str | None:
         """Fit, as the only process or as one of several. Return a message if the fit did not work."""
+        start = clock.now()
         rows = self._validate_rows(rows_of(X), reset=True, min_rows=2)
         rows, weights = weighted_rows(rows, sample_weight)
         seed = self._seed_of(self.random_state)
@@ -476,7 +485,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         uninformed = monitor.mean_of(fitted.module.uninformed_log_prob, fitted.binarize, fitted.device)
         batches = data.batches(int(self.batch_size), seed, fitted.scaling.apply)
         try:
-            self._run(fitted, trainer, batches, monitor, callback)
+            self._run(fitted, trainer, batches, monitor, callback, start)
         finally:
             batches.close()
         if self.interrupted_:
@@ -522,8 +531,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
         A pass that fails leaves the model as it was. The first call fixes the likelihood and, for continuous data, the
         scaling and which columns are constant. The KL is warmed up over the first ``kl_warmup * max_iter`` iterations
-        of all calls together. Settings of the training may differ from those of earlier calls, those of the model may
-        not. After `fit`, `sdlgm.load` or unpickling the optimiser starts afresh.
+        of all calls together, where ``max_iter="auto"`` is 10,000; ``max_time`` does not matter. Settings of the
+        training may differ from those of earlier calls, those of the model may not. After `fit`, `sdlgm.load` or
+        unpickling the optimiser starts afresh.
 
         Parameters
         ----------
@@ -554,7 +564,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             self._check_same_model()
             for _ in _evaluation.prepared_batches(fitted, rows):  # raise for bad values before anything changes
                 pass
-        config = replace(self._train_config(fitted.likelihood), lr_decay=0.0)
+        config = self._train_config(fitted.likelihood)
+        config = replace(config, lr_decay=0.0, max_iter=self._iterations(), max_time=None)
         trainer = self._trainer or self._new_trainer(fitted, config, seed)
         before = trainer.snapshot()
         n_batches = max(1, rows.shape[0] // self.batch_size)
@@ -832,7 +843,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
     def _train_config(self, likelihood: str) -> train.TrainConfig:
         return train.TrainConfig(
-            max_iter=int(self.max_iter),
+            **self._limits(),
             batch_size=int(self.batch_size),
             learning_rate=float(self.learning_rate),
             lr_decay=float(self.lr_decay),

@@ -22,6 +22,8 @@ from sdlgm.train.progress import Progress
 from sdlgm.train.trainer import Trainer, state_of
 
 KIND = "sdlgm-checkpoint"
+LARGEST = 2**53
+"""Largest number of iterations of a run that only the time limits: JSON readers know no larger whole numbers."""
 
 
 class Checkpoint:
@@ -69,6 +71,7 @@ class Checkpoint:
         document = {
             "identity": self.identity,
             "iteration": trainer.iteration,
+            "seconds": trainer.seconds,
             "history": [asdict(record) for record in progress.history],
             "n_without_improvement": progress.n_without_improvement,
             "training": [trainer.training_sum, trainer.n_training_steps],
@@ -109,8 +112,12 @@ class Checkpoint:
             trainer.estimator.load_state_dict(_tensorfile.check_finite(content.under("estimator")))
             self._restore_optimizer(trainer, _tensorfile.check_finite(content.under("optimizer")))
             trainer.generator.set_state(content.tensors["generator"])
-            most = trainer.config.max_iter
+            most = trainer.config.max_iter or LARGEST
             trainer.iteration = _whole("iteration", document["iteration"], most)
+            seconds = document["seconds"]
+            if not (isinstance(seconds, float) and 0 <= seconds < math.inf):
+                raise ValueError(f"seconds is {seconds!r}; it has to be a time")
+            trainer.seconds += seconds
             progress.history = [record_of(values) for values in document["history"]]
             if any(not 0 < record.iteration <= trainer.iteration for record in progress.history):
                 raise ValueError("a point of the training curves is of a later iteration")
@@ -143,7 +150,7 @@ class Checkpoint:
 
 def _whole(name: str, value: Any, most: int) -> int:
     if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(f"{name} is {value!r}; it has to be a whole number up to max_iter={most}")
+        raise ValueError(f"{name} is {value!r}; it has to be a whole number up to {most}")
     return value
 
 

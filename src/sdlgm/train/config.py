@@ -8,9 +8,14 @@ from sdlgm.train.batches import Binarize
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Options of a fit. Fractions are of ``max_iter``, so a longer run is the same run, stretched."""
+    """Options of a fit. Fractions are of the whole run, so a longer run is the same run, stretched.
 
-    max_iter: int
+    The schedules depend on the position in the run: the iteration, or if a larger share of ``max_time`` is used, that
+    share of ``max_iter``. Without ``max_iter`` it is the time.
+    """
+
+    max_iter: int | None
+    """Iterations after which the run ends; None if only the time limits it."""
     batch_size: int
     learning_rate: float
     lr_decay: float
@@ -32,7 +37,20 @@ class TrainConfig:
     rate: float = 1.0
     """Weight of the KL against the log-likelihood, after the warm-up."""
 
+    max_time: float | None = None
+    """Seconds after which the run ends; None for no limit."""
+
     @property
-    def monitor_every(self) -> int:
-        """Iterations between two points of the curves: fifty points for a run, fewer for a short one."""
-        return max(5, self.max_iter // 50)
+    def length(self) -> float:
+        """Position at which the run ends."""
+        if self.max_iter is not None:
+            return self.max_iter
+        assert self.max_time is not None, "a run without max_iter needs max_time"
+        return self.max_time
+
+    def position(self, iteration: int, seconds: float) -> float:
+        """Return the position in the run."""
+        if self.max_time is None:
+            return iteration
+        used = seconds / self.max_time * self.length
+        return used if self.max_iter is None else max(iteration, used)

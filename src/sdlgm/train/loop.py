@@ -1,6 +1,7 @@
 """The fit loop: batches in, a trained module and its curve out."""
 
 import contextlib
+import math
 import signal
 from collections.abc import Callable
 from types import FrameType
@@ -8,10 +9,11 @@ from types import FrameType
 from sdlgm._progress import Progress as ProgressBar
 from sdlgm._signals import Interrupted, handled
 from sdlgm.errors import ModelFileError, TrainingDivergedError
-from sdlgm.train import schedules
+from sdlgm.train import clock, schedules
 from sdlgm.train.batches import Batches
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.monitor import Monitor
+from sdlgm.train.pace import Pace
 from sdlgm.train.progress import Progress, state_of_run
 from sdlgm.train.trainer import Module, Trainer, state_of
 
@@ -26,8 +28,9 @@ def fit(
     resume: bool = False,
     visible: bool = False,
     callback: Callable[[Module, int], None] | None = None,
+    start: float | None = None,
 ) -> None:
-    """Train until ``max_iter``, or with early stopping until the watched objective no longer improves.
+    """Train until ``max_iter`` or ``max_time``, or with early stopping until the watched objective no longer improves.
 
     With early stopping the module ends with its best parameters, otherwise with its last. A term that is no longer
     finite stops the run; the module then has the parameters of the last point of the curves.
@@ -51,24 +54,23 @@ def fit(
         Show progress on the standard error, if the run takes longer than a few seconds.
     callback : callable or None, default=None
         Called as ``callback(module, iteration)`` after every iteration.
+    start : float or None, default=None
+        The moment by `clock.now` from which ``max_time`` counts; None for now. Time that a checkpoint says was used
+        before is added.
 
     """
     reserved = contextlib.nullcontext()
     if checkpoint is not None and trainer.processes.is_first:
         reserved = checkpoint.reserved()
     with reserved:
+        start = clock.now() if start is None else start
         if checkpoint is not None:
             _begin(trainer, progress, checkpoint, resume)
-        bar = ProgressBar(
-            "fit",
-            trainer.config.max_iter,
-            unit="iterations",
-            completed=trainer.iteration,
-            visible=visible and trainer.processes.is_first,
-        )
+        start -= trainer.seconds
+        bar = _bar(trainer, visible)
         noted: list[int] = []
         with bar, _noted_signals(noted, trainer, checkpoint):
-            _iterate(trainer, batches, monitor, progress, checkpoint, bar, callback, noted)
+            _iterate(trainer, batches, monitor, progress, checkpoint, bar, callback, noted, start)
     if progress.best_parameters is not None:
         trainer.module.load_state_dict(progress.best_parameters)
 
@@ -82,14 +84,18 @@ def _iterate(
     bar: ProgressBar,
     callback: Callable[[Module, int], None] | None,
     noted: list[int],
+    start: float,
 ) -> None:
     """Train, watch and write checkpoints to the end, or until a signal is ``noted``."""
-    config, module, processes = trainer.config, trainer.module, trainer.processes
+    module, processes = trainer.module, trainer.processes
     good = trainer.snapshot()
-    while trainer.iteration < config.max_iter and not _has_settled(trainer, progress):
+    _count_time(trainer, start)
+    pace = Pace(trainer)
+    while not trainer.is_over and not _has_settled(trainer, progress):
         try:
             trainer.step(batches.batch(trainer.iteration, trainer.device))
-            watch = trainer.iteration % config.monitor_every == 0 or trainer.iteration == config.max_iter
+            _count_time(trainer, start)
+            watch = pace.is_due
             stop = processes.sum([float(bool(noted))])[0] > 0  # a signal to one process stops all
             keep = checkpoint is not None and (stop or _is_due(checkpoint, trainer))
             watch = watch or (stop and checkpoint is None)  # the end of the curves is that of the run
@@ -101,11 +107,14 @@ def _iterate(
             trainer.go_back(good)
             raise TrainingDivergedError(f"{error}; {_remedy(checkpoint, good.iteration)}") from None
         if watch:
+            before = trainer.seconds
+            _count_time(trainer, start)
+            pace.made(trainer.seconds - before)
             good = trainer.snapshot()
-            keep = keep or (checkpoint is not None and _has_settled(trainer, progress))
+            keep = keep or (checkpoint is not None and (trainer.is_over or _has_settled(trainer, progress)))
         if callback is not None:
             callback(module, trainer.iteration)
-        bar.update(trainer.iteration, state_of_run(progress.history[-1] if progress.history else None))
+        bar.update(_completed(trainer), state_of_run(progress.history[-1] if progress.history else None))
         if keep and checkpoint is not None:
             if processes.is_first:
                 checkpoint.save(trainer, progress)
@@ -119,6 +128,30 @@ def _iterate(
         if stop:
             progress.interrupted = True
             return
+
+
+def _count_time(trainer: Trainer, start: float) -> None:
+    """Set the time that is used, by the clock of the first process, if the time limits the run."""
+    if trainer.config.max_time is not None:
+        own = clock.now() - start if trainer.processes.is_first else 0.0
+        trainer.seconds = trainer.processes.sum([own])[0]
+
+
+def _bar(trainer: Trainer, visible: bool) -> ProgressBar:
+    """Return a progress bar of the seconds of a run that the time limits, and of the iterations of others."""
+    config = trainer.config
+    in_seconds = config.max_time is not None
+    return ProgressBar(
+        "fit",
+        math.ceil(config.length if config.max_time is None else config.max_time),
+        unit="seconds" if in_seconds else "iterations",
+        completed=_completed(trainer),
+        visible=visible and trainer.processes.is_first,
+    )
+
+
+def _completed(trainer: Trainer) -> int:
+    return trainer.iteration if trainer.config.max_time is None else int(trainer.seconds)
 
 
 def _begin(trainer: Trainer, progress: Progress, checkpoint: Checkpoint, resume: bool) -> None:
@@ -145,7 +178,7 @@ def _watch(trainer: Trainer, monitor: Monitor, progress: Progress) -> None:
     if improved or progress.best_parameters is None:
         progress.best_parameters = state_of(trainer.module)
         progress.n_without_improvement = 0
-    elif schedules.is_warmed_up(config, record.iteration):  # during the warm-up the objective itself changes
+    elif schedules.is_warmed_up(config, trainer.position):  # during the warm-up the objective itself changes
         progress.n_without_improvement += 1
 
 
@@ -155,7 +188,7 @@ def _has_settled(trainer: Trainer, progress: Progress) -> bool:
 
 
 def _is_due(checkpoint: Checkpoint, trainer: Trainer) -> bool:
-    return trainer.iteration % checkpoint.every == 0 or trainer.iteration == trainer.config.max_iter
+    return trainer.iteration % checkpoint.every == 0 or trainer.is_over
 
 
 def _remedy(checkpoint: Checkpoint | None, good_iteration: int) -> str:

@@ -53,6 +53,7 @@ class Trainer(Generic[Module]):
         self.config = config
         self.processes = processes
         self.iteration = iteration
+        self.seconds = 0.0  # used so far; the loop counts them if ``max_time`` limits the run
         self.n_rows = n_rows
         self.seed = seed
         self.device = next(module.parameters()).device
@@ -91,10 +92,20 @@ class Trainer(Generic[Module]):
         if other_gradient:
             self._add_estimator(self._new_estimator())
 
+    @property
+    def position(self) -> float:
+        """Position in the run, on which the schedules depend."""
+        return self.config.position(self.iteration, self.seconds)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a limit of the run is reached. There is one iteration at least."""
+        return self.iteration > 0 and self.position >= self.config.length
+
     def step(self, batch: Batch) -> Objective:
         """Update all parameters from a batch, of which each process takes its part."""
         module, config, shard = self.module, self.config, self.processes.shard
-        kl_weight = schedules.kl_weight(config, self.iteration)
+        kl_weight = schedules.kl_weight(config, self.position)
         self._follow_schedules()
         if not module.training:
             module.train()
@@ -167,13 +178,13 @@ class Trainer(Generic[Module]):
                     parameter.grad /= divisor
 
     def _follow_schedules(self) -> None:
-        config = self.config
-        self.optimizer.learning_rate = schedules.learning_rate(config, self.iteration)
+        config, position = self.config, self.position
+        self.optimizer.learning_rate = schedules.learning_rate(config, position)
         if config.final_temperature is not None:
-            self.module.schedule_temperatures(lambda initial: schedules.temperature(initial, config, self.iteration))
+            self.module.schedule_temperatures(lambda initial: schedules.temperature(initial, config, position))
         # While the KL is phased in, codes carry little information. A prior that followed them would give low
         # probability to features that are rare by chance.
-        warmed_up = schedules.is_warmed_up(config, self.iteration)
+        warmed_up = schedules.is_warmed_up(config, position)
         for parameter in self.module.prior_parameters():
             parameter.requires_grad_(warmed_up)
 
