@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "_kernels": set(),
     "model": {"_kernels"},
     "gradients": {"model"},
+    "codec": {"errors", "_files", "_limits", "_optional", "_kernels", "model"},
     "train": {"errors", "_files", "_progress", "_signals", "_tensorfile", "_version", "model", "gradients"},
     "data": {"errors", "_files", "_limits", "_optional"},
     "estimators": {
@@ -44,6 +45,7 @@ MAY_IMPORT = {
         "_kernels",
         "model",
         "gradients",
+        "codec",
         "train",
         "data",
     },

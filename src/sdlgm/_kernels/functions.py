@@ -11,6 +11,7 @@ from sdlgm._kernels.chains import (
     draw_relaxed_chain,
 )
 from sdlgm._kernels.draws import draw_binary, draw_counts, draw_one_hot
+from sdlgm._kernels.entropy import IntegerChain, IntegerPrior, IntegerSlots, read_codes, write_codes
 from sdlgm._kernels.hidden import HiddenGradients, HiddenWeights, draw_hidden_chain, hidden_effect, hidden_gradients
 from sdlgm._kernels.low_rank import (
     LowRankGradients,
@@ -35,6 +36,9 @@ __all__ = [
     "Divergence",
     "HiddenGradients",
     "HiddenWeights",
+    "IntegerChain",
+    "IntegerPrior",
+    "IntegerSlots",
     "LowRankGradients",
     "RelaxedCounts",
     "RelaxedGradients",
@@ -62,6 +66,7 @@ __all__ = [
     "low_rank_gradients",
     "multinomial_modes",
     "n_blocks",
+    "read_codes",
     "relaxed_counts",
     "relaxed_gradients",
     "slot_modes",
@@ -71,4 +76,5 @@ __all__ = [
     "symbol_gradients",
     "symbols",
     "tree_votes",
+    "write_codes",
 ]
