@@ -1,6 +1,6 @@
 """docs/results/features.md: many features beside few."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ def page(result: Result) -> str:
         error = f"{np.mean(row['reconstruction_error']):.4g}"
         shares = [f"{np.mean(row[key]):.0%}" for key in SHARES.values()]
         lines.append(line(row["data"], f"{row['shape'][0]:,}", f"{row['n_components']:,}", *cells, error, *shares))
+    by_data: dict[str, list[Result]] = {}
+    for row in result["rows"]:
+        by_data.setdefault(row["data"], []).append(row)
     return "\n".join(
         [
             "# Many features",
@@ -41,9 +44,15 @@ def page(result: Result) -> str:
             *lines,
             "",
             "The goal is that 4,096 features have no worse bound of held-out rows than 256, with 90 % of them alive. "
-            "Features go out of use in two ways. While the KL has little weight, codes are as long as the budget "
-            "allows, and features that come late in the order of the chain are seldom reached. When the prior is "
-            "released, features that are rare become expensive, and rarer.",
+            + " ".join(_verdict(rows) for rows in by_data.values()),
+            "",
+            "Without care, features go out of use in two ways. While the KL has little weight, codes are as long as "
+            "the budget allows, and features that come late in the order of the chain are seldom reached. When the "
+            "prior is released, features that are rare become expensive, and rarer. So from 1,000 features on, the "
+            "posterior starts with codes as long as the prior expects and with frequencies that fall like those of "
+            "words, and a penalty keeps features from becoming much rarer than the average one. From 513 features on, "
+            "the coupling of the posterior has rank 32, and from 2,049 on the hidden layer of the prior is narrower; "
+            "both cost some of the bound, and each feature is in fewer rows to learn from.",
             "",
             "## Protocol",
             "",
@@ -51,3 +60,12 @@ def page(result: Result) -> str:
             "",
         ]
     )
+
+
+def _verdict(rows: Sequence[Result]) -> str:
+    """Return the sentence about one data set: many features beside few."""
+    few, many = sorted(rows, key=lambda row: row["n_components"])
+    difference = np.mean(many["discrete"]) - np.mean(few["discrete"])
+    better = "worse" if difference > 0 else "better"
+    alive = f"{np.mean(many['alive']):.0%} are alive"
+    return f"On {few['data']}, {alive} and the bound is {abs(difference):.1f} nats {better}."
