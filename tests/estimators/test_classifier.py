@@ -38,7 +38,13 @@ SMALL = {
 }
 
 
-@parametrize_with_checks([SDLGMClassifier(**SMALL)])
+def _in_single_precision(estimator) -> dict[str, str]:
+    reason = "weighted and repeated rows agree to 1e-6, in single precision; see test_supervised_weights.py"
+    names = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
+    return dict.fromkeys(names, reason)
+
+
+@parametrize_with_checks([SDLGMClassifier(**SMALL)], expected_failed_checks=_in_single_precision)
 def test__scikit_learn__all_checks__pass(estimator, check):
     check(estimator)
 

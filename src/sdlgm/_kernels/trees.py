@@ -6,7 +6,7 @@ from sdlgm._kernels.compiler import compiled
 
 
 @compiled
-def _votes(rows, roots, feature, threshold, left, right, first, last, order, targets, votes):
+def _votes(rows, roots, feature, threshold, left, right, first, last, order, targets, weights, votes):
     n_trees = len(roots)
     for row in range(len(rows)):
         for tree in range(n_trees):
@@ -14,11 +14,14 @@ def _votes(rows, roots, feature, threshold, left, right, first, last, order, tar
             while left[node] >= 0:
                 # The value has single and the threshold double precision, as in scikit-learn.
                 node = left[node] if rows[row, feature[node]] <= threshold[node] else right[node]
-            share = 1.0 / ((last[node] - first[node]) * n_trees)
+            total = 0.0
             for place in range(first[node], last[node]):
-                target = targets[order[place]]
+                total += weights[order[place]]
+            share = 1.0 / (total * n_trees)
+            for place in range(first[node], last[node]):
+                target, own = targets[order[place]], share * weights[order[place]]
                 for k in range(len(target)):
-                    votes[row, k] += share * target[k]
+                    votes[row, k] += own * target[k]
 
 
 def tree_votes(
@@ -32,8 +35,9 @@ def tree_votes(
     last: np.ndarray,
     order: np.ndarray,
     targets: np.ndarray,
+    weights: np.ndarray,
 ) -> np.ndarray:
-    """Return the mean over trees of the mean target of the training rows in a row's leaf.
+    """Return the mean over trees of the weighted mean target of the training rows in a row's leaf.
 
     Parameters
     ----------
@@ -51,6 +55,8 @@ def tree_votes(
         Training rows, sorted by tree and leaf.
     targets : ndarray of shape (n_training_rows, n_targets)
         Targets of the training rows.
+    weights : ndarray of shape (n_training_rows,)
+        Their weights, above 0.
 
     Returns
     -------
@@ -58,5 +64,5 @@ def tree_votes(
 
     """
     votes = np.zeros((len(rows), targets.shape[1]))
-    _votes(rows, roots, feature, threshold, left, right, first, last, order, targets, votes)
+    _votes(rows, roots, feature, threshold, left, right, first, last, order, targets, weights, votes)
     return votes

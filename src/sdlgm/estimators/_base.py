@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from numbers import Integral, Real
@@ -22,11 +22,13 @@ from sdlgm.estimators import _modelfile
 from sdlgm.estimators._compat import Interval, StrOptions
 from sdlgm.estimators._fitted import Fitted
 from sdlgm.estimators._limits import LARGEST_BUDGET, MOST_LAYERS
+from sdlgm.estimators._profile import in_proportion
 from sdlgm.estimators._targets import check_budget
 from sdlgm.model.modules import TrainableModule
+from sdlgm.model.modules.base import Batch
 from sdlgm.model.networks.layers import ACTIVATIONS
 from sdlgm.model.noise import Noise
-from sdlgm.train.batches import Rows
+from sdlgm.train.batches import Rows, make_batch
 from sdlgm.train.trainer import Module
 
 RandomState = int | np.random.RandomState | None
@@ -85,6 +87,8 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
     history_: list[train.Record]
     interrupted_: bool
     _fitted: FittedModel
+    _trainer: train.Trainer | None = None
+    """That of the last `partial_fit`."""
     _sizes: ClassVar[tuple[str, ...]] = ("hidden",)
     """Parameters that the shapes of the tensors follow from."""
     _default_max_iter: ClassVar[int]
@@ -167,6 +171,40 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         """Return ``max_iter``, and for ``"auto"`` what it is without ``max_time``."""
         return self._default_max_iter if self.max_iter == "auto" else int(self.max_iter)
 
+    def _one_pass(
+        self,
+        fitted: FittedModel,
+        config: train.TrainConfig,
+        batches: Callable[[train.Trainer], Iterable[Batch]],
+        monitor: train.Monitor,
+        seed: int,
+    ) -> tuple[train.Trainer, train.Record]:
+        """Train the module of ``fitted`` on some batches, or leave it as it was if that fails.
+
+        Returns the trainer, which the next pass continues with, and a point of the training curves.
+        """
+        trainer = self._trainer or self._new_trainer(fitted, config, seed)
+        before = trainer.snapshot()
+        try:
+            trainer.configure(config)
+            for batch in batches(trainer):
+                trainer.step(batch)
+            trainer.check_finite()
+            record = monitor(trainer)
+            record.check_finite()
+        except BaseException:  # a divergence, or Ctrl-C
+            trainer.go_back(before)
+            trainer.module.eval()
+            raise
+        return trainer, record
+
+    def _new_trainer(self, fitted: FittedModel, config: train.TrainConfig, seed: int) -> train.Trainer:
+        """Return a trainer for a model without one, with other noise than its earlier iterations had."""
+        if fitted.n_iter:
+            own = int(self.random_state) if isinstance(self.random_state, Integral) else 0
+            seed = int(np.random.SeedSequence([own, fitted.n_iter]).generate_state(1)[0])
+        return train.Trainer(fitted.module, config, seed, iteration=fitted.n_iter)
+
     def _checkpoint(self, trainer: train.Trainer, batches: train.Batches) -> train.Checkpoint | None:
         if self.checkpoint_dir is None:
             return None
@@ -182,6 +220,7 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         fitted.module.eval()
         fitted.module.zero_grad()  # frees the memory of the last gradients
         self._fitted = fitted
+        self._trainer = None  # one of an earlier model
         self.n_iter_ = fitted.n_iter
         self.history_ = list(fitted.history)
         self.interrupted_ = False
@@ -295,15 +334,29 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
             weight_decay=float(self.weight_decay),
         )
 
-    def _train(self, fitted: FittedModel, rows: Rows, targets: train.Targets, seed: int) -> Self:
+    def _train(
+        self,
+        fitted: FittedModel,
+        rows: Rows,
+        targets: train.Targets,
+        seed: int,
+        weights: np.ndarray | None = None,
+    ) -> Self:
         """Train on rows, of which the first ones have known targets."""
         prepare = fitted.scaling.apply
         n_known = int(targets.known.sum())
-        places = np.random.default_rng(seed).permutation(n_known)[:WATCHED_ROWS]
-        batches = train.ShuffledBatches(rows, int(self.batch_size), seed, prepare, targets)
+        rng = np.random.default_rng(seed)
+        places = rng.permutation(n_known)
+        of_known = None if weights is None else weights[:n_known]
+        if of_known is None:
+            places = places[:WATCHED_ROWS]
+        else:
+            places = places[in_proportion(of_known[places], min(WATCHED_ROWS, n_known), rng)]
+        own = None if weights is None else weights / weights.mean()
+        batches = train.ShuffledBatches(rows, int(self.batch_size), seed, prepare, targets, own)
         monitor = train.Monitor(rows[places], seed, prepare=prepare, targets=targets.y[places])
         trainer = train.Trainer(fitted.module, self._train_config(), seed)
-        baseline = train.frequency_log_prob(targets.y[:n_known], targets.y[places])
+        baseline = train.frequency_log_prob(targets.y[:n_known], targets.y[places], of_known)
         # Training begins at the frequencies, as far as the model can have them.
         uninformed = min(baseline, monitor(trainer).discrete)
         self._run(fitted, trainer, batches, monitor)
@@ -312,6 +365,42 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
             problem = train.convergence_problem(self.history_, baseline=baseline, uninformed=uninformed)
         self._warn(problem, stacklevel=6)
         return self
+
+    def _train_one_pass(
+        self, fitted: FittedModel, rows: Rows, y: np.ndarray, seed: int, weights: np.ndarray | None
+    ) -> Self:
+        """Train on one pass over rows in the order given, and publish the model."""
+        config = replace(self._train_config(), lr_decay=0.0, max_iter=self._iterations(), max_time=None)
+        n_rows = rows.shape[0]
+        n_batches = max(1, n_rows // int(self.batch_size))
+        places = np.array_split(np.arange(n_rows), n_batches)
+        own = None if weights is None else (weights / weights.mean()).astype(np.float32)
+
+        def batches(trainer: train.Trainer) -> Iterator[Batch]:
+            for part in places:
+                x, targets = fitted.scaling.apply(cast(Rows, rows[part])), train.Targets.all_known(y[part])
+                batch = make_batch(x, targets, trainer.device)
+                yield batch if own is None else replace(batch, weight=train.to_tensor(own[part], trainer.device))
+
+        watched = np.arange(n_rows)[:WATCHED_ROWS]
+        if weights is not None:
+            watched = watched[in_proportion(weights[watched], len(watched), np.random.default_rng(seed))]
+        watched_rows = cast(Rows, rows[watched])
+        monitor = train.Monitor(watched_rows, seed, prepare=fitted.scaling.apply, targets=y[watched])
+        trainer, record = self._one_pass(fitted, config, batches, monitor, seed)
+        self._publish(replace(fitted, n_iter=trainer.iteration, history=(*fitted.history, record)))
+        self._trainer = trainer
+        return self
+
+    def _check_same_model(self, max_active: int) -> None:
+        """Raise if settings of the fitted model, as opposed to its training, have changed."""
+        there = {**self._fitted_params(), "max_active": max_active}
+        for name, value in there.items():
+            own = getattr(self, name)
+            if name == "max_active" and own is None:
+                continue
+            if (tuple(own) if isinstance(own, list) else own) != (tuple(value) if isinstance(value, list) else value):
+                raise ValueError(f"the model has {name}={value!r}, which partial_fit cannot change; use fit")
 
     def _validate_rows(self, X: Any, *, reset: bool) -> Rows:
         return cast(Rows, validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]))

@@ -34,8 +34,9 @@ from sdlgm.estimators._limits import LARGEST_N_SAMPLES
 from sdlgm.estimators._modelfile import loadable
 from sdlgm.estimators._preparation import Columns, Scaling
 from sdlgm.estimators._results import LabelEvaluation, LabelNumbers
-from sdlgm.estimators._targets import Labels, check_budget, labels_of
+from sdlgm.estimators._targets import Labels, check_budget, labels_of, names_of_classes
 from sdlgm.estimators._thresholds import best_threshold, best_thresholds, f1, labels_at, out_of_fold
+from sdlgm.estimators._weights import weighted_targets
 from sdlgm.model.codes.label_sets import LABEL_FORMS, LabelForm
 from sdlgm.model.modules import MultiLabelModule
 from sdlgm.model.networks.members import for_each_member, mean_over_members
@@ -257,7 +258,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
     # Fitting
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, *, unlabelled=None) -> Self:
+    def fit(self, X, y, sample_weight=None, *, unlabelled=None) -> Self:
         """Fit the classifier to rows and their labels.
 
         Parameters
@@ -265,6 +266,10 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         X : array-like or CSR matrix of shape (n_samples, n_features_in)
         y : indicator matrix (dense, sparse or a data frame), list of label sets, or array of classes
             A row without labels says that none applies. With one class per row this is multiclass classification.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the rows in the loss, in the scaling, in the choice of a threshold, in the trees and in the
+            training curves. A row of weight 2 counts, in expectation, as two such rows; one of weight 0 as none. Only
+            their ratios matter, except to ``unlabelled`` rows, which have the weight 1.
         unlabelled : array-like or CSR matrix of shape (n_rows, n_features_in) or None, default=None
             Further rows whose labels are unknown, for ``variant="gen"`` and ``"con"``. A Pipeline does not transform
             them; transform them first.
@@ -276,10 +281,10 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         """
         self._check_settings()
         with self._all_or_nothing():
-            return self._fit(X, y, unlabelled)
+            return self._fit(X, y, sample_weight, unlabelled)
 
-    def _fit(self, X, y, unlabelled) -> Self:
-        rows = self._validate_rows(X, reset=True)
+    def _fit(self, X, y, sample_weight, unlabelled) -> Self:
+        rows, y, weights = weighted_targets(self._validate_rows(X, reset=True), y, sample_weight)
         labels = labels_of(y)
         if rows.shape[0] != len(labels.indicator):
             raise ValueError(f"X has {rows.shape[0]} rows, and y has {len(labels.indicator)}")
@@ -287,28 +292,112 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         further = None if unlabelled is None else self._validate_rows(unlabelled, reset=False)
         if further is not None and self.variant == "dis":
             raise ValueError("variant='dis' cannot use rows without labels; use variant='gen' or 'con'")
-        threshold = 0.5 if labels.single else self._choose_threshold(rows, labels.indicator, further, max_active)
+        threshold = 0.5
+        if not labels.single:
+            threshold = self._choose_threshold(rows, labels.indicator, further, max_active, weights)
         seed = self._seed_of(self.random_state)
-        fitted = self._new_model(rows, labels, threshold, max_active, seed)
+        fitted = self._new_model(rows, labels, threshold, max_active, seed, weights)
         targets = train.Targets.all_known(labels.indicator)
         if further is not None:
             rows, targets = _stack(rows, further), targets.followed_by_unknown(further.shape[0])
-        return self._train(fitted, rows, targets, seed)
+            weights = None if weights is None else np.append(weights, np.ones(further.shape[0]))
+        return self._train(fitted, rows, targets, seed, weights)
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y, classes=None, sample_weight=None) -> Self:
+        """Train on one pass over the rows of X in the order given, at the constant ``learning_rate``.
+
+        A pass that fails leaves the model as it was. The first call fixes the labels, the budget, the scaling and the
+        frequencies that training begins at; set ``max_active`` if later rows may have more labels than the first ones.
+        The KL is warmed up over the first ``kl_warmup * max_iter`` iterations of all calls together. Settings of the
+        training may differ from those of earlier calls, those of the model may not. After `fit`, `sdlgm.load` or
+        unpickling the optimiser starts afresh. A threshold that `fit` has chosen stays; ``threshold="cv"`` in the first
+        call, and trees, need all rows at once.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in)
+        y : labels as for `fit`
+        classes : array-like of shape (n_labels,) or None, default=None
+            All labels, for the first call. It may be left out if y is an indicator matrix, which has a column for each.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the rows, as in `fit`. Only their ratios within a call matter.
+
+        Returns
+        -------
+        self : SDLGMClassifier
+
+        """
+        self._check_settings()
+        with self._all_or_nothing():
+            return self._partial_fit(X, y, classes, sample_weight)
+
+    def _partial_fit(self, X, y, classes, sample_weight) -> Self:
+        first = not self.__sklearn_is_fitted__()
+        if self.n_trees:
+            raise ValueError(f"n_trees={self.n_trees} trees need all rows at once; use fit, or set n_trees=0")
+        if first and isinstance(self.threshold, str):
+            raise ValueError(f"threshold={self.threshold!r} needs all rows at once; use fit, or give a number")
+        rows, y, weights = weighted_targets(self._validate_rows(X, reset=first), y, sample_weight)
+        labels = self._first_labels(y, classes) if first else self._later_labels(y, classes)
+        if rows.shape[0] != len(labels.indicator):
+            raise ValueError(f"X has {rows.shape[0]} rows, and y has {len(labels.indicator)}")
+        seed = self._seed_of(self.random_state)
+        if first:
+            max_active = self._budget_for(labels.indicator, "labels")
+            fitted = self._new_model(rows, labels, 0.5, max_active, seed, weights)
+        else:
+            fitted = self._fitted
+            self._check_same_model(self.max_active_)
+            check_budget(labels.indicator, self.max_active_)
+            for _ in fitted.scaled_batches(rows):  # raise for bad values before anything changes
+                pass
+        if not (fitted.single_label or isinstance(self.threshold, str)):
+            fitted = replace(fitted, threshold=float(self.threshold))
+        return self._train_one_pass(fitted, rows, labels.indicator, seed, weights)
+
+    def _first_labels(self, y, classes) -> Labels:
+        if classes is None:
+            labels = labels_of(y)
+            if labels.in_columns:
+                return labels
+            raise ValueError(
+                "classes must be passed on the first call to partial_fit, since later rows may have other labels than "
+                "these"
+            )
+        names = names_of_classes(classes)
+        labels = labels_of(y, names)
+        return labels if labels.in_columns else labels_of(y, np.unique(names))
+
+    def _later_labels(self, y, classes) -> Labels:
+        if classes is not None and set(names_of_classes(classes).tolist()) != set(self.classes_.tolist()):
+            raise ValueError(f"classes={classes!r} is not the same as on the last call, {self.classes_.tolist()}")
+        labels = labels_of(y, self.classes_)
+        if self.single_label_ and not labels.single:
+            raise ValueError("the model was fitted with one class for each row; give y in that form")
+        return labels
 
     def _new_model(
-        self, rows: Rows, labels: Labels, threshold: float | np.ndarray, max_active: int, seed: int
+        self,
+        rows: Rows,
+        labels: Labels,
+        threshold: float | np.ndarray,
+        max_active: int,
+        seed: int,
+        weights: np.ndarray | None,
     ) -> FittedClassifier:
         """Return the model before its first iteration."""
-        columns, indicator, device = Columns.of(rows), labels.indicator, usable_device(self.device)
+        columns, indicator, device = Columns.of(rows, weights), labels.indicator, usable_device(self.device)
         config = self._model_config(rows.shape[1], indicator.shape[1], max_active)
         module = train.seeded(lambda: MultiLabelModule(config), seed)
-        frequencies = torch.tensor(indicator.mean(axis=0), dtype=torch.float32)
+        shares = indicator.mean(axis=0) if weights is None else np.average(indicator, axis=0, weights=weights)
+        frequencies = torch.tensor(shares, dtype=torch.float32)
         module.adapt_to(frequencies, torch.tensor(columns.varies))
         scaling = Scaling.standardizing(columns)
         forest = None
         if self.n_trees:
             with Progress(f"fit {self.n_trees} trees", visible=bool(self.verbose)):
-                forest = Forest.fit(scaling.apply(rows), indicator, int(self.n_trees), seed)
+                forest = Forest.fit(scaling.apply(rows), indicator, int(self.n_trees), seed, weights)
         return FittedClassifier(
             module=module.to(device),
             scaling=scaling,
@@ -331,7 +420,12 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         return self
 
     def _choose_threshold(
-        self, rows: Rows, indicator: np.ndarray, further: Rows | None, max_active: int
+        self,
+        rows: Rows,
+        indicator: np.ndarray,
+        further: Rows | None,
+        max_active: int,
+        weights: np.ndarray | None,
     ) -> float | np.ndarray:
         if not isinstance(self.threshold, str):
             return float(self.threshold)
@@ -345,7 +439,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         def fit_predict(fitted: np.ndarray, held_out: np.ndarray) -> np.ndarray:
             if self.checkpoint_dir is not None:
                 of_fold.set_params(checkpoint_dir=Path(self.checkpoint_dir) / f"fold-{next(numbers)}")
-            of_fold.fit(rows[fitted], indicator[fitted], unlabelled=further)
+            own = None if weights is None else weights[fitted]
+            of_fold.fit(rows[fitted], indicator[fitted], own, unlabelled=further)
             if of_fold.interrupted_:  # the user means the whole fit, of which there is no model yet
                 raise KeyboardInterrupt
             progress.advance()
@@ -353,7 +448,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
 
         with progress:
             probs = out_of_fold(fit_predict, indicator, _FOLDS, self._seed_of(self.random_state))
-        return (best_thresholds if self.threshold == "cv_per_label" else best_threshold)(indicator, probs, max_active)
+        choose = best_thresholds if self.threshold == "cv_per_label" else best_threshold
+        return choose(indicator, probs, max_active, weights)
 
     def _model_config(self, n_inputs: int, n_labels: int, max_active: int) -> MultiLabelConfig:
         return MultiLabelConfig(

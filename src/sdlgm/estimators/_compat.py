@@ -1,13 +1,30 @@
 """The private names of scikit-learn that sdlgm uses. No other file imports any."""
 
 from collections.abc import Mapping
+from typing import Any, cast
 
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as fit_context
+from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import _num_samples as number_of_rows
 
-__all__ = ["Interval", "Registered", "StrOptions", "fit_context", "output_container"]
+__all__ = [
+    "Interval",
+    "Registered",
+    "StrOptions",
+    "chosen_rows",
+    "fit_context",
+    "number_of_rows",
+    "output_container",
+]
+
+
+def chosen_rows(values: Any, places: Any) -> Any:
+    """Return some rows of an array, a sparse matrix, a list or a data frame, in the form that it has."""
+    return _safe_indexing(cast(Any, values).tocsr() if sp.issparse(values) else values, places)
 
 
 def output_container(estimator: BaseEstimator) -> str:

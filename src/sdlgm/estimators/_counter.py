@@ -27,7 +27,8 @@ from sdlgm.estimators._fitted import Fitted, FittedCounter, check_finite
 from sdlgm.estimators._modelfile import loadable
 from sdlgm.estimators._preparation import Columns, Scaling
 from sdlgm.estimators._results import CountEvaluation
-from sdlgm.estimators._targets import Counts, counts_of
+from sdlgm.estimators._targets import Counts, check_budget, counts_of
+from sdlgm.estimators._weights import checked_weights, weighted_targets
 from sdlgm.model.codes import SlotDistribution
 from sdlgm.model.modules import CountModule
 from sdlgm.model.networks.counting import CELL, CountConfig
@@ -211,7 +212,7 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
     # Fitting
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y) -> Self:
+    def fit(self, X, y, sample_weight=None) -> Self:
         """Fit the counter to rows, or pictures, and their counts.
 
         Parameters
@@ -220,6 +221,9 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
             Rows may also be a CSR matrix.
         y : array-like of shape (n_samples, n_classes), sparse matrix or data frame of counts, or (n_samples,)
             Non-negative whole numbers; one number for each row counts a single class.
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the rows in the loss, in the scaling and in the training curves. A row of weight 2 counts, in
+            expectation, as two such rows; one of weight 0 as none. Only their ratios matter.
 
         Returns
         -------
@@ -228,35 +232,98 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
         """
         self._check_settings()
         with self._all_or_nothing():
-            return self._fit(X, y)
+            return self._fit(X, y, sample_weight)
 
-    def _fit(self, X, y) -> Self:
+    def _fit(self, X, y, sample_weight) -> Self:
         flat, shape = _flatten(X)
+        rows, y, weights = weighted_targets(self._validate_rows(flat, reset=True), y, sample_weight)
         counts = counts_of(y)
-        rows = self._validate_rows(flat, reset=True)
         if rows.shape[0] != len(counts.matrix):
             raise ValueError(f"X has {rows.shape[0]} rows, and y has {len(counts.matrix)}")
         max_active = self._budget_for(counts.matrix, "in all")
         seed = self._seed_of(self.random_state)
-        fitted = self._new_model(rows, counts, shape or (rows.shape[1],), max_active, seed)
-        return self._train(fitted, rows, train.Targets.all_known(counts.matrix), seed)
+        fitted = self._new_model(rows, counts, shape or (rows.shape[1],), max_active, seed, weights)
+        return self._train(fitted, rows, train.Targets.all_known(counts.matrix), seed, weights)
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y, sample_weight=None) -> Self:
+        """Train on one pass over the rows of X in the order given, at the constant ``learning_rate``.
+
+        A pass that fails leaves the model as it was. The first call fixes the classes, the budget, the shape of a row,
+        the scaling and the mean counts that training begins at; set ``max_active`` if later rows may add up to more
+        than the first ones. Settings of the training may differ from those of earlier calls, those of the model may
+        not. After `fit`, `sdlgm.load` or unpickling the optimiser starts afresh.
+
+        Parameters
+        ----------
+        X : rows or pictures as for `fit`
+        y : counts as for `fit`
+        sample_weight : array-like of shape (n_samples,) or None, default=None
+            Weights of the rows, as in `fit`. Only their ratios within a call matter.
+
+        Returns
+        -------
+        self : SDLGMCounter
+
+        """
+        self._check_settings()
+        with self._all_or_nothing():
+            return self._partial_fit(X, y, sample_weight)
+
+    def _partial_fit(self, X, y, sample_weight) -> Self:
+        first = not self.__sklearn_is_fitted__()
+        flat, shape = _flatten(X)
+        if not first:
+            self._check_shape(shape)
+        rows, y, weights = weighted_targets(self._validate_rows(flat, reset=first), y, sample_weight)
+        counts = counts_of(y, None if first else self.classes_)
+        if rows.shape[0] != len(counts.matrix):
+            raise ValueError(f"X has {rows.shape[0]} rows, and y has {len(counts.matrix)}")
+        seed = self._seed_of(self.random_state)
+        if first:
+            max_active = self._budget_for(counts.matrix, "in all")
+            fitted = self._new_model(rows, counts, shape or (rows.shape[1],), max_active, seed, weights)
+        else:
+            fitted = self._fitted
+            self._check_same_model(self.max_active_)
+            check_budget(counts.matrix, self.max_active_, "in all")
+            self._check_batches(fitted.module.config.encoder, rows.shape[0])
+            for _ in fitted.scaled_batches(rows):  # raise for bad values before anything changes
+                pass
+        return self._train_one_pass(fitted, rows, counts.matrix, seed, weights)
+
+    def _check_shape(self, shape: tuple[int, ...] | None) -> None:
+        """Raise for pictures of another shape than those of the fit."""
+        if shape is not None and shape != self.shape_in_:
+            raise ValueError(f"X has rows of shape {shape}, the model was fitted with {self.shape_in_}")
+
+    def _check_batches(self, encoder: str, n_rows: int) -> None:
+        """Raise if a batch may have a single row, and the encoder needs more."""
+        if encoder != "mlp" and min(int(self.batch_size), n_rows) < 2:
+            raise ValueError(
+                f"encoder={encoder!r} normalises over a batch and needs two rows in it; there are "
+                f"{n_rows} rows, and batch_size={self.batch_size}"
+            )
 
     def _new_model(
-        self, rows: Rows, counts: Counts, shape: tuple[int, ...], max_active: int, seed: int
+        self,
+        rows: Rows,
+        counts: Counts,
+        shape: tuple[int, ...],
+        max_active: int,
+        seed: int,
+        weights: np.ndarray | None,
     ) -> FittedCounter:
         """Return the model before its first iteration."""
         config = self._model_config(shape, counts.matrix.shape[1], max_active)
-        if config.encoder != "mlp" and min(int(self.batch_size), rows.shape[0]) < 2:
-            raise ValueError(
-                f"encoder={config.encoder!r} normalises over a batch and needs two rows in it; there are "
-                f"{rows.shape[0]} rows, and batch_size={self.batch_size}"
-            )
+        self._check_batches(config.encoder, rows.shape[0])
         device = usable_device(self.device)
         module = train.seeded(lambda: self._module_class(config), seed)
-        module.adapt_to(torch.tensor(counts.matrix.mean(axis=0), dtype=torch.float32))
+        mean = counts.matrix.mean(axis=0) if weights is None else np.average(counts.matrix, axis=0, weights=weights)
+        module.adapt_to(torch.tensor(mean, dtype=torch.float32))
         return FittedCounter(
             module=module.to(device),
-            scaling=_scaling_of(rows, shape),
+            scaling=_scaling_of(rows, shape, weights),
             device=device,
             n_iter=0,
             history=(),
@@ -380,13 +447,14 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
         shares = self._slots(X).probs[:, 1:, None].clamp(max=1).numpy()
         return self._as_given(np.asarray(binom.pmf(np.arange(self.max_active_ + 1), self.max_active_, shares)))
 
-    def score(self, X, y) -> float:
+    def score(self, X, y, sample_weight=None) -> float:
         """Return the share of rows whose counts are all predicted right.
 
         Parameters
         ----------
         X : rows or pictures as for `fit`
         y : counts as for `fit`
+        sample_weight : array-like of shape (n_samples,) or None, default=None
 
         Returns
         -------
@@ -394,7 +462,9 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
 
         """
         slots = self._slots(X)
-        return float((self._rounded(self._mean(slots)) == self._true(slots, y)).all(axis=1).mean())
+        right = (self._rounded(self._mean(slots)) == self._true(slots, y)).all(axis=1)
+        weights = None if sample_weight is None else checked_weights(sample_weight, len(right))
+        return float(np.average(right, weights=weights))
 
     def evaluate(self, X, y) -> CountEvaluation:
         """Score predictions on rows whose counts are known.
@@ -430,8 +500,7 @@ class SDLGMCounter(SupervisedEstimator[FittedCounter]):
         """Return q(counts given x) of all rows, in double precision."""
         check_is_fitted(self)
         flat, shape = _flatten(X)
-        if shape is not None and shape != self.shape_in_:
-            raise ValueError(f"X has rows of shape {shape}, the model was fitted with {self.shape_in_}")
+        self._check_shape(shape)
         rows = self._validate_rows(flat, reset=False)
         with torch.inference_mode():
             parts = [self.module_.inference(x) for x in self._fitted.scaled_batches(rows)]
@@ -536,13 +605,14 @@ def _as_array(X: Any) -> Any:
         return X
 
 
-def _scaling_of(rows: Rows, shape: tuple[int, ...]) -> Scaling:
+def _scaling_of(rows: Rows, shape: tuple[int, ...], weights: np.ndarray | None) -> Scaling:
     """Return the scaling of each value to mean 0 and standard deviation 1; pixels of a channel are scaled together."""
     if len(shape) == 1:
-        return Scaling.standardizing(Columns.of(rows))
+        return Scaling.standardizing(Columns.of(rows, weights))
     pixels = shape[0] * shape[1]
     values = dense(rows).reshape(-1, shape[2])
-    of_channels = Scaling.standardizing(Columns.of(values))
+    of_pixels = None if weights is None else np.repeat(weights, pixels)
+    of_channels = Scaling.standardizing(Columns.of(values, of_pixels))
     return Scaling(np.tile(of_channels.location, pixels), np.tile(of_channels.scale, pixels))
 
 

@@ -34,14 +34,19 @@ class Forest:
     last: np.ndarray
     order: np.ndarray
     targets: np.ndarray
+    weights: np.ndarray
+    """Weights of the training rows; a file has them only if they differ from 1."""
 
     @classmethod
-    def fit(cls, x: np.ndarray, indicator: np.ndarray, n_trees: int, seed: int) -> "Forest":
+    def fit(
+        cls, x: np.ndarray, indicator: np.ndarray, n_trees: int, seed: int, weights: np.ndarray | None = None
+    ) -> "Forest":
         """Grow trees on scaled rows in single precision; targets are the labels and their number."""
         from sklearn.ensemble import ExtraTreesRegressor
 
         targets = indicator[:, 0] if indicator.shape[1] == 1 else indicator
-        grown = ExtraTreesRegressor(n_trees, max_features=_MAX_FEATURES, random_state=seed).fit(x, targets)
+        grown = ExtraTreesRegressor(n_trees, max_features=_MAX_FEATURES, random_state=seed)
+        grown.fit(x, targets, sample_weight=weights)
         leaves = np.asarray(grown.apply(x))
         parts: dict[str, list[np.ndarray]] = {field.name: [] for field in fields(cls)}
         n_nodes = n_placed = 0
@@ -63,7 +68,8 @@ class Forest:
         numbers = np.eye(indicator.shape[1] + 1)[indicator.sum(axis=1)]
         joined = {name: np.concatenate(part) for name, part in parts.items() if part}
         whole = {name: part if name == "threshold" else part.astype(np.int64) for name, part in joined.items()}
-        return cls(**whole, targets=np.concatenate([indicator, numbers], axis=1).astype(np.float32))
+        weights = np.ones(len(x)) if weights is None else weights
+        return cls(**whole, targets=np.concatenate([indicator, numbers], axis=1).astype(np.float32), weights=weights)
 
     def votes(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the probability of each label, and of each number of labels, for scaled rows."""
@@ -73,15 +79,17 @@ class Forest:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the arrays by name."""
-        return {field.name: torch.from_numpy(getattr(self, field.name)) for field in fields(self)}
+        names = [field.name for field in fields(self) if field.name != "weights" or (self.weights != 1).any()]
+        return {name: torch.from_numpy(getattr(self, name)) for name in names}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Tensor], n_trees: int, n_inputs: int, n_labels: int) -> "Forest":
         """Return the forest of a file, or raise if some path does not end at a leaf."""
         names = {field.name for field in fields(cls)}
-        if set(tensors) != names:
+        if set(tensors) | {"weights"} != names:
             raise ValueError(f"the trees lack {', '.join(sorted(names ^ set(tensors)))}")
-        forest = cls(**{name: tensor.numpy() for name, tensor in tensors.items()})
+        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+        forest = cls(**{"weights": np.ones(len(arrays["targets"])), **arrays})
         forest._check(n_trees, n_inputs, n_labels)
         return forest
 
@@ -97,6 +105,9 @@ class Forest:
             and self.threshold.dtype == np.float64
             and self.targets.dtype == np.float32
             and self.targets.shape == (n_rows, 2 * n_labels + 1)
+            and self.weights.shape == (n_rows,)
+            and self.weights.dtype == np.float64
+            and bool(((self.weights > 0) & np.isfinite(self.weights)).all())
             and bool(np.isin(self.targets, (0, 1)).all())
             and bool((self.targets[:, n_labels:].argmax(1) == self.targets[:, :n_labels].sum(1)).all())
             and bool((self.targets[:, n_labels:].sum(1) == 1).all())

@@ -280,7 +280,6 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     """
 
     _module_class: ClassVar[type[SDLGMModule]] = SDLGMModule
-    _trainer: train.Trainer | None = None
     _default_max_iter = 10_000
     _sizes = (
         "n_components",
@@ -566,27 +565,20 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
                 pass
         config = self._train_config(fitted.likelihood)
         config = replace(config, lr_decay=0.0, max_iter=self._iterations(), max_time=None)
-        trainer = self._trainer or self._new_trainer(fitted, config, seed)
-        before = trainer.snapshot()
         n_batches = max(1, rows.shape[0] // self.batch_size)
-        try:
-            trainer.configure(config)
+
+        def batches(trainer: train.Trainer) -> Iterator[Batch]:
             of_parts = in_parts(np.ones(rows.shape[0]) if weights is None else weights, n_batches)
             for part, own in zip(in_parts(rows, n_batches), of_parts, strict=True):
                 x = train.to_tensor(fitted.scaling.apply(part), trainer.device)
-                weight = None if weights is None else train.to_tensor(own, trainer.device)
-                trainer.step(Batch(x, weight=weight))
-            trainer.check_finite()
-            watched = rows[:WATCHED_ROWS]
-            if weights is not None:
-                own = weights[:WATCHED_ROWS]
-                watched = watched[in_proportion(own, len(own), np.random.default_rng(seed))]
-            record = _monitor(fitted, watched, seed, missing_shares(watched))(trainer)
-            record.check_finite()
-        except BaseException:  # a divergence, or Ctrl-C
-            trainer.go_back(before)
-            trainer.module.eval()
-            raise
+                yield Batch(x, weight=None if weights is None else train.to_tensor(own, trainer.device))
+
+        watched = rows[:WATCHED_ROWS]
+        if weights is not None:
+            own = weights[:WATCHED_ROWS]
+            watched = watched[in_proportion(own, len(own), np.random.default_rng(seed))]
+        monitor = _monitor(fitted, watched, seed, missing_shares(watched))
+        trainer, record = self._one_pass(fitted, config, batches, monitor, seed)
         self._publish(
             replace(
                 fitted,
@@ -609,13 +601,6 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
             survey = Survey.of(rows, range(len(rows.parts)))
             return self._new_model(survey.columns, survey.profile, seed, len(rows))
         return self._new_model(Columns.of(rows, weights), Profile.of(rows, weights=weights), seed, rows.shape[0])
-
-    def _new_trainer(self, fitted: FittedSDLGM, config: train.TrainConfig, seed: int) -> train.Trainer:
-        """Return a trainer for a model without one, with other noise than its earlier iterations had."""
-        if fitted.n_iter:
-            own = int(self.random_state) if isinstance(self.random_state, Integral) else 0
-            seed = int(np.random.SeedSequence([own, fitted.n_iter]).generate_state(1)[0])
-        return train.Trainer(fitted.module, config, seed, iteration=fitted.n_iter)
 
     def _new_model(self, columns: Columns, profile: Profile, seed: int, n_rows: int) -> FittedSDLGM:
         """Return the model before its first iteration, for ``n_rows`` rows."""
@@ -657,7 +642,6 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
 
     def _publish(self, fitted: FittedSDLGM) -> Self:
         super()._publish(fitted)
-        self._trainer = None  # one of an earlier model
         self.likelihood_ = fitted.likelihood
         self.likelihoods_ = np.array(fitted.likelihoods)
         self.module_ = fitted.module

@@ -27,6 +27,8 @@ class Labels:
     names: np.ndarray
     single: bool = False
     """Whether every row has one class instead of a set of labels."""
+    in_columns: bool = False
+    """Whether there was a matrix with a column for each label, so that labels without a row are known too."""
 
 
 def labels_of(Y: Any, names: np.ndarray | None = None, *, unseen: bool = False) -> Labels:
@@ -47,7 +49,20 @@ def labels_of(Y: Any, names: np.ndarray | None = None, *, unseen: bool = False) 
     if values.shape[1] == 0:
         raise ValueError("Y has no columns, so there is no label to learn")
     values, names = _in_order(Y, values, names, "labels")
-    return Labels(_indicator(values), names)
+    return Labels(_indicator(values), names, in_columns=True)
+
+
+def names_of_classes(classes: Any) -> np.ndarray:
+    """Return all labels as users name them before there are rows, or raise."""
+    values = np.asarray(classes)
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"classes has the shape {values.shape}; give a list of all labels")
+    names = values.tolist()
+    if not all(isinstance(name, str | int | float) for name in names):
+        raise ValueError("classes holds values that are neither text nor numbers")
+    if len(set(names)) < len(names):
+        raise ValueError(f"classes has {next(name for name in names if names.count(name) > 1)!r} more than once")
+    return values
 
 
 @dataclass(frozen=True)
@@ -209,7 +224,7 @@ def _from_classes(y: np.ndarray, names: np.ndarray | None, unseen: bool) -> Labe
         found = np.concatenate([found, np.unique(y[unknown])])
     elif unknown.any():
         row = int(np.argmax(unknown))
-        raise ValueError(f"row {row} has the class {y[row]!r}, which the model was not fitted with")
+        raise ValueError(f"row {row} has the class {y.tolist()[row]!r}, which the model was not fitted with")
     return Labels((y[:, None] == found).astype(np.int64), found, single=True)
 
 

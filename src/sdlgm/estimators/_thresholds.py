@@ -43,24 +43,29 @@ def labels_at(probs: np.ndarray, thresholds: float | np.ndarray, max_active: int
     return chosen
 
 
-def best_threshold(indicator: np.ndarray, probs: np.ndarray, max_active: int | None = None) -> float:
+def best_threshold(
+    indicator: np.ndarray, probs: np.ndarray, max_active: int | None = None, weights: np.ndarray | None = None
+) -> float:
     """Return the threshold with the largest micro F1, the median of ties."""
-    scores = [f1(indicator, labels_at(probs, level, max_active), "micro") for level in GRID]
+    scores = [f1(indicator, labels_at(probs, level, max_active), "micro", weights) for level in GRID]
     return float(np.median(GRID[_largest(scores)]))
 
 
-def best_thresholds(indicator: np.ndarray, probs: np.ndarray, max_active: int | None = None) -> np.ndarray:
+def best_thresholds(
+    indicator: np.ndarray, probs: np.ndarray, max_active: int | None = None, weights: np.ndarray | None = None
+) -> np.ndarray:
     """Return a threshold for each label, c * frequency ** power, with the largest macro F1.
 
     Most labels have too few positives for a threshold of their own. These two numbers are chosen on all labels
     together, and still let a rare label have a lower threshold than a frequent one.
     """
-    frequency = np.maximum(indicator.mean(axis=0), 0.5 / len(indicator))
+    shares = indicator.mean(axis=0) if weights is None else np.average(indicator, axis=0, weights=weights)
+    frequency = np.maximum(shares, 0.5 / len(indicator))
     best, chosen = -1.0, np.full(indicator.shape[1], 0.5)
     for power in POWERS:
         relative = (frequency / frequency.mean()) ** power
         tried = [np.minimum(level * relative, _HIGHEST) for level in GRID]
-        scores = [f1(indicator, labels_at(probs, thresholds, max_active), "macro") for thresholds in tried]
+        scores = [f1(indicator, labels_at(probs, thresholds, max_active), "macro", weights) for thresholds in tried]
         if max(scores) > best + 1e-12:
             best = max(scores)
             chosen = np.minimum(np.median(GRID[_largest(scores)]) * relative, _HIGHEST)
@@ -74,10 +79,14 @@ def _largest(scores: list[float]) -> np.ndarray:
     return best[: gaps[0] + 1] if len(gaps) else best
 
 
-def f1(indicator: np.ndarray, predicted: np.ndarray, average: str) -> float:
+def f1(indicator: np.ndarray, predicted: np.ndarray, average: str, weights: np.ndarray | None = None) -> float:
     """Return the F1 of scikit-learn with zero_division=0, a hundred times faster on small matrices."""
-    hits = (predicted & (indicator > 0)).sum(axis=0)
-    total = predicted.sum(axis=0) + indicator.sum(axis=0)
+    if weights is None:
+        hits = (predicted & (indicator > 0)).sum(axis=0)
+        total = predicted.sum(axis=0) + indicator.sum(axis=0)
+    else:
+        hits = weights @ (predicted & (indicator > 0))
+        total = weights @ (predicted.astype(np.int64) + indicator)
     if average == "micro":
-        return float(2 * hits.sum() / max(total.sum(), 1))
-    return float(np.mean(2 * hits / np.maximum(total, 1)))
+        return float(2 * hits.sum() / (total.sum() or 1))
+    return float(np.mean(2 * hits / np.where(total > 0, total, 1)))

@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from sdlgm.data import RowFiles
 from sdlgm.errors import DataError
+from sdlgm.estimators._compat import chosen_rows, number_of_rows
 from sdlgm.train.batches import Rows
 
 
@@ -41,3 +42,16 @@ def weighted_rows(rows: Rows | RowFiles, sample_weight: Any) -> tuple[Rows | Row
         raise DataError("sample_weight is 0 for all rows but one, and 2 are needed; give more rows a weight")
     rows, weights = (rows, weights) if len(kept) == len(weights) else (cast(Rows, rows[kept]), weights[kept])
     return rows, weights / weights.mean()
+
+
+def weighted_targets(rows: Rows, y: Any, sample_weight: Any) -> tuple[Rows, Any, np.ndarray | None]:
+    """Return the rows of positive weight, their targets in the form that y has, and their weights."""
+    if sample_weight is None or y is None:  # targets that are missing are refused where they are read
+        return rows, y, None
+    weights = checked_weights(sample_weight, rows.shape[0])
+    if number_of_rows(y) != len(weights):
+        raise ValueError(f"X has {len(weights)} rows, and y has {number_of_rows(y)}")
+    kept = np.flatnonzero(weights)
+    if len(kept) == len(weights):
+        return rows, y, weights
+    return cast(Rows, rows[kept]), chosen_rows(y, kept), weights[kept]

@@ -175,12 +175,17 @@ def _dead_features(record: Record, n_features: int | None, n_watched: int) -> st
     )
 
 
-def frequency_log_prob(targets: np.ndarray, watched: np.ndarray) -> float:
-    """Return the mean log-probability of watched targets under the frequencies of all, each column by itself."""
+def frequency_log_prob(targets: np.ndarray, watched: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Return the mean log-probability of watched targets under the frequencies of all, each column by itself.
+
+    ``weights`` are those of all rows; the watched ones are chosen in proportion to them.
+    """
+    total_weight = len(targets) if weights is None else weights.sum()
     total = 0.0
     for column, own in zip(targets.T, watched.T, strict=True):
-        values, counts = np.unique(column, return_counts=True)
-        total += float(np.log(counts / len(column))[np.searchsorted(values, own)].mean())
+        values, places = np.unique(column, return_inverse=True)
+        counts = np.bincount(places, weights)
+        total += float(np.log(counts / total_weight)[np.searchsorted(values, own)].mean())
     return total
 
 

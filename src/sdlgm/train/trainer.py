@@ -114,7 +114,7 @@ class Trainer(Generic[Module]):
         batch = replace(batch, x=binarize(batch.x, config.binarize, Noise(self.generator))).part(shard)
         step = Step(self.estimator, config.kl, kl_weight, config.n_samples, Noise(self.generator, shard))
         objective = module.loss(batch, step)
-        loss = -(objective.value if batch.weight is None else batch.weight * objective.value).mean()
+        loss = -weighted(objective.value, batch.weight).mean()
         total = self.processes.sum([loss.item()])[0]
         if not math.isfinite(total):
             raise TrainingDivergedError(f"{_first_bad_term(objective)} is not finite at iteration {self.iteration}")
@@ -204,6 +204,11 @@ class Snapshot:
     """State of the generator."""
     training: tuple[float, int]
     """Sum and number of the training objectives since the last point of the curves."""
+
+
+def weighted(values: Tensor, weight: Tensor | None) -> Tensor:
+    """Return values times the weights of their rows, which come once for each member of an ensemble."""
+    return values if weight is None else weight.repeat(len(values) // len(weight)) * values
 
 
 def _first_bad_term(objective: Objective) -> str:
