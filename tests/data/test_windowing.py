@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from sdlgm.data import windows
-from sdlgm.data.series import join_windows
+from sdlgm.data.series import Timeline, join_windows
 from sdlgm.errors import DataError
 
 quiet = pytest.mark.filterwarnings("ignore:.*(not in the order|gap)")
@@ -213,3 +213,50 @@ def test__array__is_in_the_order_of_time():
 def test__windows__impossible_lengths__are_refused(options):
     with pytest.raises(ValueError, match="it has to be"):
         windows(np.eye(3), **options)
+
+
+INSTANTS = ["2026-01-01T00:30:00+01:00", "2025-12-31 23:31:00Z", "2026-01-01 05:02:00+0530", "2025-12-31T22:33:00-01"]
+MINUTES = pd.date_range("2025-12-31T23:30", periods=4, freq="min", tz="UTC")
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        INSTANTS,
+        [pd.Timestamp(text) for text in INSTANTS],
+        pd.Series(MINUTES).dt.tz_convert("Europe/Berlin"),
+        pd.Series(MINUTES).astype(pd.ArrowDtype(pa.timestamp("us", "Asia/Kolkata"))),
+        pa.array(MINUTES, pa.timestamp("ms", "America/New_York")),
+    ],
+)
+def test__times__with_zones__are_instants_in_utc(times):
+    loads = np.arange(4.0)
+    if isinstance(times, pa.Array):
+        table = pa.table({"when": times, "load": loads})
+    else:
+        table = pd.DataFrame({"when": pd.Series(times), "load": loads})
+    made = windows(table, length=2, time_column="when")
+    np.testing.assert_array_equal(made.origins.times.stored, MINUTES.tz_localize(None))
+
+
+@pytest.mark.parametrize("kind", [str, pd.Timestamp])
+def test__times__with_and_without_a_zone__are_refused(kind):
+    times = [kind(text) for text in ("2026-01-01 00:00:00+01:00", "2026-01-01 00:01:00", "2026-01-01 00:02:00+01:00")]
+    table = pd.DataFrame({"when": pd.Series(times, dtype=object), "load": np.arange(3.0)})
+    with pytest.raises(DataError, match="'when' has times with a zone, such as '2026-01-01 00:00:00.01:00', and"):
+        windows(table, length=2, time_column="when")
+
+
+@pytest.mark.parametrize("text", ["2026-01-01 00:00:00+25:00", "2026-01-01 00:00+01:75", "2026-01-01-05"])
+def test__times__offset_that_is_none__is_refused(text):
+    table = pd.DataFrame({"when": [text] * 3, "load": np.arange(3.0)})
+    with pytest.raises(DataError, match="the time column 'when' has the value '2026-01-01"):
+        windows(table, length=2, time_column="when")
+
+
+def test__hold_out__any_fraction__is_the_end_of_each_series():
+    series = np.repeat([0, 1, 2], [10, 3, 1])
+    times = np.concatenate([np.arange(10)[::-1], [5, 6, 7], [0]])
+    kept, held_out = Timeline(times, times, series).hold_out(0.25)
+    assert held_out.tolist() == [0, 1, 2, 12]
+    assert kept.tolist() == [3, 4, 5, 6, 7, 8, 9, 10, 11, 13]

@@ -9,6 +9,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sdlgm import SDLGM, SDLGMDetector, _tensorfile, load
+from sdlgm.data import Schema, encode_table, windows
 from sdlgm.errors import DataError, ModelFileError
 from sdlgm.model.networks.posteriors import POSTERIORS
 
@@ -198,3 +199,69 @@ def test__fit__settings_that_exclude_each_other__are_refused(tmp_path):
         SDLGMDetector(SDLGM(**TINY)).fit(tmp_path / "rows.npy")
     detector = SDLGMDetector(SDLGM(**TINY), validation_fraction=None).fit(tmp_path / "rows.npy")
     assert detector.predict(tmp_path / "rows.npy").shape == (60,)
+
+
+def series(n: int, seed: int) -> pd.DataFrame:
+    """Two series of one sensor, in any order of the rows."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "time": np.tile(pd.date_range("2026-01-01", periods=n, freq="min", tz="Europe/Berlin"), 2),
+            "machine": np.repeat(["a", "b"], n),
+            "load": np.sin(np.arange(2 * n) / 5) + 0.1 * rng.normal(size=2 * n),
+        }
+    )
+    return table.sample(frac=1, random_state=seed)
+
+
+def test__split__windows__are_held_out_at_the_end_of_each_series_without_common_rows():
+    with pytest.warns(UserWarning, match="not in the order"):
+        made = windows(series(60, 0), length=5, time_column="time", group="machine")
+    training, held_out = SDLGMDetector(validation_fraction=0.25)._split(made)
+    found, after = training.timeline, held_out.timeline
+    assert len(held_out) == 2 * 14
+    assert len(training) == len(made) - 2 * 14 - 2 * 4
+    for number in (0, 1):
+        assert found.last[found.series == number].max() < after.first[after.series == number].min()
+    expected = made.matrix[np.isin(made.origins.starts, after.first)]
+    np.testing.assert_array_equal(held_out.matrix, expected)
+    detector = SDLGMDetector(SDLGM(**TINY), validation_fraction=0.25).fit(made)
+    again = SDLGMDetector(detector.model_, prefit=True).fit(held_out)
+    assert detector.offset_ == again.offset_
+
+
+def test__split__rows_with_times__are_held_out_at_the_end_of_each_series():
+    table = series(20, 1)
+    schema = Schema.of(table, time_column="time", group="machine")
+    training, held_out = SDLGMDetector(validation_fraction=0.1)._split(encode_table(schema, table))
+    late = table.time.sort_values().iloc[-4:].min()
+    assert sorted(held_out.matrix.ravel()) == sorted(table.load[table.time >= late])
+    assert len(training) == 36
+    alone = Schema.of(table, drop=["machine"], time_column="time")
+    assert len(SDLGMDetector(validation_fraction=0.1)._split(encode_table(alone, table))[1]) == 4
+
+
+def test__split__series_too_short__is_an_error_with_the_remedy():
+    made = windows(np.random.default_rng(0).normal(size=(20, 1)), length=10)
+    with pytest.raises(DataError, match="give longer series"):
+        SDLGMDetector(SDLGM(**TINY)).fit(made)
+
+
+def test__streams__with_missing_values__are_scored_and_fitted_as_rows_in_memory():
+    X = rows(300, 0).copy()
+    X[::7, 2] = np.nan
+    X[0, 0] = np.nan
+    batches = [X[:100], X[100:150], X[150:]]
+    settings = {"contamination": 0.1, "validation_fraction": None}
+    detector = SDLGMDetector(SDLGM(**TINY), **settings).fit(X)
+    np.testing.assert_allclose(detector.score_samples(iter(batches)), detector.score_samples(X), rtol=1e-6)
+    chunks = np.concatenate([detector.predict(batch) for batch in batches])
+    np.testing.assert_array_equal(detector.predict(iter(batches)), chunks)
+    frames = (pd.DataFrame(batch).rename(columns=str).astype("Float64") for batch in batches)
+    with pytest.warns(UserWarning, match="feature names"):
+        np.testing.assert_allclose(detector.score_samples(frames), detector.score_samples(X), rtol=1e-6)
+    streamed = SDLGMDetector(SDLGM(**TINY), **settings).fit(iter(batches))
+    np.testing.assert_allclose(streamed.model_._fitted.scaling.scale, detector.model_._fitted.scaling.scale)
+    assert streamed.model_.module_.config.layout == detector.model_.module_.config.layout
+    with pytest.raises(DataError, match="batch 1.*row 0"):
+        detector.predict(iter([X, np.full((1, 8), np.inf)]))

@@ -12,6 +12,7 @@ from sdlgm.data.named import DATASETS, fetch, find_file
 from sdlgm.data.origin_files import origin_arrays, read_origins
 from sdlgm.data.rows import RowFiles, SpooledRows, is_stream, open_rows, rows_of
 from sdlgm.data.schema import Column, Schema
+from sdlgm.data.series import Timeline
 from sdlgm.data.table_rows import TableOptions, load_for_model, open_for_model, read_for_fit, read_for_model
 from sdlgm.data.tables import CODES, TABLES, check_writable, read_table, write_columns, write_table
 from sdlgm.data.targets import GENERATED, load_mulan, read_counted, read_labelled
@@ -35,6 +36,7 @@ __all__ = [
     "Schema",
     "SpooledRows",
     "TableOptions",
+    "Timeline",
     "Windows",
     "check_source",
     "check_writable",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sdlgm.data.raw_columns import NOT_A_TIME, RawColumn, Texts, numbers_of, taken
+from sdlgm.data.times import check_zones
 
 _STORAGES = {"b": "bool", "f": "float", "i": "integer", "u": "integer"}
 
@@ -35,7 +36,11 @@ def read_column(name: str, series: Any) -> RawColumn:
         storage = _STORAGES[kind] if is_numpy else f"nullable {_STORAGES[kind]}"
         return RawColumn(name, "boolean" if kind == "b" else "number", storage, numbers=values, described=described)
     if kind == "M":
-        naive = series.dt.tz_convert("UTC").dt.tz_localize(None) if getattr(dtype, "tz", None) else series
+        if isinstance(dtype, pandas.ArrowDtype):
+            arrow_type = dtype.pyarrow_dtype
+            series = series.astype(pandas.DatetimeTZDtype("ns", "UTC") if arrow_type.tz else "datetime64[ns]")
+        has_zone = getattr(series.dtype, "tz", None) is not None
+        naive = series.dt.tz_convert("UTC").dt.tz_localize(None) if has_zone else series
         times = np.asarray(naive.to_numpy(), "datetime64[ns]").view(np.int64)
         return RawColumn(name, "time", "time", numbers=times, described=described)
     if kind not in "mc" and not described.startswith(("period", "interval")):
@@ -65,6 +70,7 @@ def _objects(name: str, codes: np.ndarray, distinct: list[Any], described: str) 
         numbers = np.array([float(value) for value in distinct])
         return RawColumn(name, "number", "nullable integer" if whole else "float", numbers=taken(codes, numbers))
     if all(isinstance(value, date) for value in distinct):
+        check_zones(name, [getattr(value, "tzinfo", None) is not None for value in distinct], distinct)
         times = np.array([_instant(value) for value in distinct], "datetime64[ns]").view(np.int64)
         return RawColumn(name, "time", "time", numbers=taken(codes, times, NOT_A_TIME), described=described)
     if not all(isinstance(value, str | Real) for value in distinct):

@@ -240,7 +240,7 @@ class SpooledRows(RowFiles):
     Parameters
     ----------
     batches : iterable
-        Arrays, sparse matrices or tables. Tables have the same columns, in any order.
+        Arrays, sparse matrices or tables. Tables have the same columns, in any order. NaN is a missing value.
 
     """
 
@@ -259,13 +259,15 @@ class SpooledRows(RowFiles):
             rows = np.ascontiguousarray(batch.toarray() if hasattr(batch, "toarray") else np.asarray(batch))
             if rows.dtype == object:  # such as columns of pandas that may have missing values
                 with contextlib.suppress(TypeError, ValueError):
-                    rows = rows.astype(np.float64)
+                    is_frame = hasattr(batch, "to_numpy")
+                    rows = batch.to_numpy(np.float64, na_value=np.nan) if is_frame else rows.astype(np.float64)
+                    rows = np.ascontiguousarray(rows)
             if rows.ndim != 2 or rows.dtype.kind not in "biuf":
                 raise DataError(f"batch {number} is {rows.dtype} of shape {rows.shape}; batches are rows of numbers")
             if rows.shape[0]:
                 path = self._folder.path / f"{number:09d}.npy"
                 np.save(path, rows)
-                sources.append(NpyFile(path, where=f"batch {number}"))
+                sources.append(NpyFile(path, where=f"batch {number}", missing=True))
         if not sources:
             raise DataError("the batches have no rows")
         super().__init__("batches", sources)

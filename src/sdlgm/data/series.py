@@ -1,6 +1,8 @@
 """Windows of time series, as places of rows: what follows what, and where a window begins."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +55,44 @@ class Placement:
     longest_gap: float
     n_unused: int
     """Rows in no window."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """When rows or windows begin and end, and which series they are of."""
+
+    first: np.ndarray
+    """(n,), a time, or the place of a row in its series."""
+    last: np.ndarray
+    series: np.ndarray
+    """(n,), the number of the series."""
+
+    def __getitem__(self, rows: Any) -> "Timeline":
+        return Timeline(self.first[rows], self.last[rows], self.series[rows])
+
+    def hold_out(self, fraction: float) -> tuple[np.ndarray, np.ndarray]:
+        """Split off the end of each series.
+
+        Parameters
+        ----------
+        fraction : float
+            Share of each series that is held out, rounded up. A series of one row or window is kept.
+
+        Returns
+        -------
+        kept, held_out : ndarray of int
+            Places, in their order. What reaches into the held-out end of its series is in neither.
+
+        """
+        kept, held_out = [], []
+        order = np.lexsort((self.first, self.series))  # stable
+        for places in np.split(order, np.flatnonzero(np.diff(self.series[order])) + 1):
+            n_held_out = math.ceil(fraction * len(places)) if len(places) > 1 else 0
+            start = len(places) - min(n_held_out, len(places) - 1)
+            before, after = places[:start], places[start:]
+            held_out.append(after)
+            kept.append(before[self.last[before] < self.first[after[0]]] if len(after) else before)
+        return np.sort(np.concatenate(kept)), np.sort(np.concatenate(held_out))
 
 
 def place_windows(n_rows: int, times: Times | None, series: np.ndarray | None, plan: WindowPlan) -> Placement:

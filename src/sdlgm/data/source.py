@@ -202,7 +202,8 @@ class PartedSource(RowSource):
         return block
 
     def _check_part(self, part: Part, block: Block) -> None:
-        check_finite(self.where, block.X, lambda row: self.describe(part, row))
+        missing = self.has_missing_values
+        check_finite(self.where, block.X, lambda row: self.describe(part, row), missing=missing)
 
     def at(self, path: Path) -> Self:
         """Return the same source under another path of the file."""

@@ -13,11 +13,13 @@ from sdlgm.errors import DataError
 _DATE = re.compile(
     r"\s*(\d{4})\D(\d{1,2})\D(\d{1,2})"
     r"(?:\D{1,3}(\d{1,2})\D(\d{1,2})(?:\D(\d{1,2})(?:[.,](\d{1,9})\d*)?)?)?"
-    r"\s*(Z|UTC|[+-]\d{2}:?\d{2})?\s*",
+    r"\s*(Z|UTC|[+-]\d{2}(?::?\d{2})?)?\s*",
     re.ASCII,
 )
 _LONGEST = 64
 _SECOND = 10**9
+_LARGEST_OFFSET = 15
+"""Of a zone from UTC, in hours."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ def read_times(column: RawColumn, missing: Collection[str]) -> Times:
     ----------
     column : RawColumn
         Dates, numbers, or text that is either. Text has the year first, as ``2019-11-23 12:27:34``; other separators
-        may stand in place of these.
+        may stand in place of these. Times with a zone or an offset are instants, whatever zone each of them has, and
+        become UTC. Times without one cannot stand beside them.
     missing : collection of str
         Texts that stand for a missing value, which a time must not be.
 
@@ -89,11 +92,33 @@ def _numeric(name: str, numbers: np.ndarray) -> Times:
 def _parsed(name: str, texts: Texts, missing: Collection[str]) -> Times:
     codes_missing = np.append([text.strip() in missing for text in texts.distinct], True).astype(bool)
     _check_all(name, codes_missing[texts.codes])
-    instants = np.array([_instant(name, text) for text in texts.distinct], np.int64)
-    return Times(instants[texts.codes], is_date=True)
+    read = [_instant(name, text) for text in texts.distinct]
+    check_zones(name, [has_zone for _, has_zone in read], texts.distinct)
+    return Times(np.array([instant for instant, _ in read], np.int64)[texts.codes], is_date=True)
 
 
-def _instant(name: str, text: str) -> int:
+def check_zones(name: str, has_zone: Sequence[bool], values: Sequence[object]) -> None:
+    """Raise if some times have a zone and others do not: what those mean is not known.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    has_zone : sequence of bool
+    values : sequence
+        The times, for the message.
+
+    """
+    if len(set(has_zone)) > 1:
+        with_one, without = (str(values[has_zone.index(kind)]) for kind in (True, False))
+        raise DataError(
+            f"the time column {name!r} has times with a zone, such as {with_one!r}, and times without, such as "
+            f"{without!r}; give all of them a zone, or none"
+        )
+
+
+def _instant(name: str, text: str) -> tuple[int, bool]:
+    """Return nanoseconds since 1970, and whether the text says in which zone."""
     match = _DATE.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise DataError(f"the time column {name!r} has the value {text[:_LONGEST]!r}; {_REMEDY}")
@@ -104,12 +129,15 @@ def _instant(name: str, text: str) -> int:
     except ValueError:
         raise DataError(f"the time column {name!r} has the value {text!r}, which is no date; {_REMEDY}") from None
     if zone.startswith(("+", "-")):
-        offset = 3600 * int(zone[1:3]) + 60 * int(zone[-2:])
+        hours, minutes = int(zone[1:3]), int(zone[3:].lstrip(":") or 0)
+        if hours > _LARGEST_OFFSET or minutes > 59 or not hour:
+            raise DataError(f"the time column {name!r} has the value {text!r}, whose offset is none; {_REMEDY}")
+        offset = 3600 * hours + 60 * minutes
         seconds -= offset if zone[0] == "+" else -offset
     instant = seconds * _SECOND + int(f"{fraction:0<9}" if fraction else 0)
     if abs(instant) >= 2**63:
         raise DataError(f"the time column {name!r} has the value {text!r}; dates are from 1678 to 2261")
-    return instant
+    return instant, bool(zone)
 
 
 def _check_all(name: str, is_missing: np.ndarray) -> None:

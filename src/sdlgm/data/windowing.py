@@ -10,7 +10,16 @@ import numpy as np
 from sdlgm.data import frames
 from sdlgm.data.decoding import table_of
 from sdlgm.data.schema import MISSING_SYMBOLS, Schema, as_frame
-from sdlgm.data.series import MAX_GAP, Placement, WindowPlan, cut_windows, is_covered, join_windows, place_windows
+from sdlgm.data.series import (
+    MAX_GAP,
+    Placement,
+    Timeline,
+    WindowPlan,
+    cut_windows,
+    is_covered,
+    join_windows,
+    place_windows,
+)
 from sdlgm.data.times import Times, read_times
 from sdlgm.errors import DataError
 
@@ -25,11 +34,14 @@ class EncodedRows:
         What the columns mean.
     matrix : ndarray of shape (n_rows, n_features)
         The numbers; NaN where a value is missing.
+    timeline : Timeline or None, default=None
+        The order of the rows in time, if it is known.
 
     """
 
     schema: Schema
     matrix: np.ndarray
+    timeline: Timeline | None = None
 
     ndim = 2
 
@@ -43,7 +55,7 @@ class EncodedRows:
 
     def __getitem__(self, rows: Any) -> "EncodedRows":
         """Return some of the rows, such as a part of a cross-validation."""
-        return EncodedRows(self.schema, self.matrix[rows])
+        return EncodedRows(self.schema, self.matrix[rows], None if self.timeline is None else self.timeline[rows])
 
     def batches(self, size: int) -> "Iterator[EncodedRows]":
         """Iterate over the rows.
@@ -155,7 +167,7 @@ class Windows:
 
     def __getitem__(self, rows: Any) -> EncodedRows:
         """Return some of the windows. They are no series any more, so that they have no way back to one."""
-        return EncodedRows(self.schema, self.matrix[rows])
+        return EncodedRows(self.schema, self.matrix[rows], self.timeline[rows])
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -166,6 +178,13 @@ class Windows:
     def matrix(self) -> np.ndarray:
         """The windows, (n_windows, n_features), float64; NaN where a value is missing."""
         return self._cut(self.origins.starts)
+
+    @property
+    def timeline(self) -> Timeline:
+        """The order of the windows in time, and the rows that each of them has."""
+        starts, length = self.origins.starts, self.schema.n_features // len(self.schema.columns)
+        series = self.origins.series
+        return Timeline(starts, starts + length - 1, np.zeros_like(starts) if series is None else series[starts])
 
     def _cut(self, starts: np.ndarray) -> np.ndarray:
         return cut_windows(self.rows, starts, self.schema.n_features // len(self.schema.columns))
@@ -294,7 +313,22 @@ def encode_table(schema: Schema, table: Any) -> EncodedRows | Windows:
     EncodedRows or Windows
 
     """
-    return EncodedRows(schema, schema.encode(table)) if schema.window is None else encode_windows(schema, table)
+    if schema.window is not None:
+        return encode_windows(schema, table)
+    return EncodedRows(schema, schema.encode(table), _timeline_of(schema, table))
+
+
+def _timeline_of(schema: Schema, table: Any) -> Timeline | None:
+    """Return the order in time of the rows of a table; None if the table does not say it."""
+    _, table = as_frame(table)
+    known = frames.column_names(table)
+    if schema.time_column is None or schema.time_column not in known:
+        return None
+    missing = (*MISSING_SYMBOLS, *schema.na_values)
+    times = read_times(frames.read_column(table, schema.time_column), missing).values
+    if schema.group is None or schema.group not in known:
+        return Timeline(times, times, np.zeros(len(times), np.int64))
+    return Timeline(times, times, _series_of(table, schema.group, missing)[0])
 
 
 def encode_windows(schema: Schema, table: Any) -> Windows:

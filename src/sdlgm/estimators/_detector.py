@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from sdlgm.data import RowFiles, is_stream, rows_of
+from sdlgm.data import RowFiles, Timeline, is_stream, rows_of
 from sdlgm.errors import DataError
 from sdlgm.estimators import _modelfile, _scores
 from sdlgm.estimators._base import RandomState
@@ -59,13 +59,15 @@ class SDLGMDetector(OutlierMixin, BaseEstimator, Wrapper):
         of their scores. ``"auto"`` makes no assumption about the share: rows are flagged whose score is more than three
         interquartile ranges below the first quartile (Tukey's outer fence).
     validation_fraction : float or None, default=0.2
-        Share of the rows to hold out for the threshold and for the means of `contributions`. None sets both on
-        the training rows, as most detectors of scikit-learn do, and trains on all of them.
+        Share of the rows to hold out for the threshold and for the means of `contributions`. Of windows, and of rows
+        with a time column (`sdlgm.data.windows`, `sdlgm.data.encode_table`), it is the end of each series, and what
+        reaches into that end is left out: windows beside each other share rows. Other rows are held out at random. None
+        sets both on the training rows, as most detectors of scikit-learn do, and trains on all of them.
     prefit : bool, default=False
         Whether ``model`` is fitted already. All rows given to `fit` then set the threshold. They should be normal, and
         not those that the model was trained on.
     random_state : int, RandomState or None, default=None
-        Seed of the choice of held-out rows. The seed of the training is that of ``model``.
+        Seed of the choice of held-out rows, where they are drawn. The seed of the training is that of ``model``.
 
     Attributes
     ----------
@@ -155,6 +157,17 @@ class SDLGMDetector(OutlierMixin, BaseEstimator, Wrapper):
                 "rows in files cannot be held out one by one; set validation_fraction=None, or fit an SDLGM to some "
                 "files and give it with prefit=True and other rows"
             )
+        timeline = getattr(X, "timeline", None)
+        if isinstance(timeline, Timeline):
+            kept, after = timeline.hold_out(float(self.validation_fraction))
+            if len(kept) < 2 or not len(after):
+                raise DataError(
+                    f"validation_fraction={self.validation_fraction:g} of {len(timeline.series)} rows or windows "
+                    f"leaves {len(kept)} to train on and {len(after)} for the threshold, since those at the end of "
+                    "each series, and those that reach into them, are no training data; give longer series, or set "
+                    "validation_fraction=None"
+                )
+            return X[kept], X[after]
         training, held_out = train_test_split(
             X, test_size=self.validation_fraction, random_state=check_random_state(self.random_state)
         )

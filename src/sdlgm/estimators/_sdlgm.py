@@ -1266,7 +1266,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
         if isinstance(X, RowFiles):  # the first row has the columns; values are checked as they are read
             if len(X) < min_rows:
                 raise ValueError(f"{X.name}: has {len(X)} rows, and {min_rows} are needed")
-            validate_rows(self, X.head, reset=reset, dtype=[np.float64, np.float32])
+            validate_rows(self, X.head, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
             return X
         if check_finite and isinstance(X, sp.csr_matrix | sp.csr_array) and np.isnan(X.data).any():
             raise ValueError("Input X contains NaN: a sparse matrix cannot have missing values; give X.toarray()")

@@ -94,11 +94,14 @@ class NpyFile(PartedSource):
         Name in messages; the path if None.
     channels : bool, default=False
         Whether images may have channels.
+    missing : bool, default=False
+        Whether NaN stands for a missing value. Otherwise it is an error.
 
     """
 
-    def __init__(self, path: Path, *, where: str | None = None, channels: bool = False):
+    def __init__(self, path: Path, *, where: str | None = None, channels: bool = False, missing: bool = False):
         self.path = path
+        self.has_missing_values = missing
         self.where = str(path) if where is None else where
         self.name = path.name
         self._header = header = read_header(path)
