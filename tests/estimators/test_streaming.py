@@ -139,7 +139,7 @@ def test__fit__iterables__take_what_arrays_take(digits, small):
 
 def test__iterables__bad_batches__are_named(digits, small):
     bad = np.where(np.arange(64) == 3, np.inf, digits[:5])
-    with pytest.raises(ValueError, match="batch 1: Input X contains infinity"):
+    with pytest.raises(ValueError, match="batch 1: Input X contains NaN or infinity"):
         SDLGM(**small).fit(iter([digits, bad]))
     model = SDLGM(**small).fit(digits)
     with pytest.raises(ValueError, match="the batches have no rows"):
