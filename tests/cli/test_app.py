@@ -39,6 +39,9 @@ def test__commands__all__are_registered():
         "count predict",
         "count evaluate",
         "data list",
+        "compress",
+        "decompress",
+        "info",
         "data fetch",
     }
 

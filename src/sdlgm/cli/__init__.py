@@ -7,7 +7,7 @@ from typing import Annotated, cast
 import typer
 
 from sdlgm import __version__
-from sdlgm.cli import classify, count, data, unsupervised
+from sdlgm.cli import classify, compress, count, data, unsupervised
 from sdlgm.cli._output import print_line
 from sdlgm.cli.demo import demo
 from sdlgm.cli.detect import detect
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.add_typer(unsupervised.app)
+app.add_typer(compress.app)
 app.command()(detect)
 app.add_typer(classify.app, name="classify")
 app.add_typer(count.app, name="count")

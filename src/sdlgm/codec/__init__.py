@@ -1,21 +1,21 @@
 """Codes to bytes and back, under the prior of the model that made them.
 
-`Codec` writes single codes as messages with a ceiling (`max_bytes`), and many codes as blocks.
+`Codec` writes single codes as messages with a ceiling (`max_bytes`), and many codes as ``.sdl`` files.
 """
 
 import hashlib
+import os
 from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 
-from sdlgm.codec._codes import CHECKSUM_BYTES, Codec
+from sdlgm.codec._codes import CHECKSUM_BYTES, Codec, joined
+from sdlgm.codec._files import FINGERPRINT_BYTES, KINDS, VERSION, opened
 from sdlgm.codec._priors import integer_prior
 from sdlgm.model.modules import SDLGMModule
 
-__all__ = ["Codec", "codec_of", "max_bytes"]
-
-FINGERPRINT_BYTES = 8
+__all__ = ["Codec", "codec_of", "describe", "joined", "max_bytes"]
 
 
 class HasCodec(Protocol):
@@ -80,3 +80,30 @@ def _fingerprint(module: SDLGMModule, further: Mapping[str, np.ndarray]) -> byte
         digest.update(f"{name} {little.dtype.str} {little.shape}\n".encode())
         digest.update(little.tobytes())
     return digest.digest()[:FINGERPRINT_BYTES]
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, int | float | str]:
+    """Return what a ``.sdl`` file holds, from its header and its index.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    numbers : dict
+        The format and its version, the fingerprint of the model, and the numbers of rows, blocks and bytes.
+
+    """
+    with opened(path) as reader:
+        blocks = reader.index()
+    n_rows = sum(block.n_rows for block in blocks)
+    return {
+        "content": KINDS[reader.kind],
+        "version": VERSION,
+        "model": reader.fingerprint.hex(),
+        "rows": n_rows,
+        "blocks": len(blocks),
+        "bytes": reader.n_bytes,
+        "bits_per_row": 8 * reader.n_bytes / max(n_rows, 1),
+    }

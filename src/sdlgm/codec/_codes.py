@@ -1,17 +1,20 @@
 """Codes to bytes and back under the prior of a model."""
 
 import binascii
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TypeVar
+from typing import IO, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from sdlgm import _kernels
 from sdlgm._kernels.entropy import IntegerPrior
+from sdlgm.codec import _files
+from sdlgm.codec._files import MOST_ROWS, Source
 from sdlgm.codec._ranks import CodeNumbers
 from sdlgm.errors import BudgetError, DataError
 
@@ -19,8 +22,6 @@ CHECKSUM_BYTES = 2
 """Bytes of the checksum of a message."""
 AT_ONCE = 1 << 18
 """Numbers of the codes that are held in full at a time."""
-MOST_ROWS = 1024
-"""Most rows of a block: states of that many rows stay in the processor's cache."""
 
 
 _DAMAGED = "is damaged, or of another model; send it again, or read it with its own model"
@@ -180,12 +181,111 @@ class Codec:
 
     def from_block(self, block: bytes, n_rows: int) -> sp.csr_matrix:
         """Return the codes of a block, whose checksum is right."""
+        if n_rows > self.block_rows:
+            raise DataError(f"a block of this model has at most {self.block_rows} rows, and there is one of {n_rows}")
         if not block or block[0] < 128:
             return sp.csr_matrix(_kernels.read_codes(self.prior, block, n_rows, self.n_features, self.budget))
         if len(block) != n_rows * self.max_bytes:
             raise DataError(f"a block of {len(block)} bytes cannot have {n_rows} rows")
         rows = [self._numbered_row(block[i : i + self.max_bytes]) for i in range(0, len(block), self.max_bytes)]
         return sp.csr_matrix(np.concatenate(rows))
+
+    # Files
+
+    def to_bytes(self, codes: sp.csr_matrix) -> bytes:
+        """Return codes as the content of a ``.sdl`` file.
+
+        Parameters
+        ----------
+        codes : CSR matrix of shape (n_rows, n_features)
+            Codes within the budget.
+
+        Returns
+        -------
+        content : bytes
+
+        """
+        file = io.BytesIO()
+        self.write(file, [codes])
+        return file.getvalue()
+
+    def write(self, file: IO[bytes], parts: Iterable[sp.csr_matrix]) -> int:
+        """Write codes, one matrix after the other, as a ``.sdl`` file.
+
+        Parameters
+        ----------
+        file : binary file
+        parts : iterable of CSR matrices of shape (n_rows, n_features)
+
+        Returns
+        -------
+        n_rows : int
+            Number of rows written.
+
+        """
+        writer, waiting = _files.Writer(file, _files.CODES, self.fingerprint), self.no_codes
+        for part in parts:
+            waiting = joined([waiting, part])
+            n_whole = waiting.get_shape()[0] // self.block_rows * self.block_rows
+            for n_rows, block in self.to_blocks(waiting[:n_whole]):
+                writer.append(n_rows, block)
+            waiting = waiting[n_whole:]
+        for n_rows, block in self.to_blocks(waiting):
+            writer.append(n_rows, block)
+        writer.close()
+        return writer.n_rows
+
+    def from_bytes(self, source: Source) -> sp.csr_matrix:
+        """Return all codes of a ``.sdl`` file.
+
+        Parameters
+        ----------
+        source : bytes, path or binary file
+
+        Returns
+        -------
+        codes : CSR matrix of int32 of shape (n_rows, n_features)
+
+        """
+        return joined([self.no_codes, *self.read(source)])
+
+    def read(self, source: Source) -> Iterator[sp.csr_matrix]:
+        """Yield the codes of each block of a ``.sdl`` file. Of a damaged file, raise after the last whole block.
+
+        Parameters
+        ----------
+        source : bytes, path or binary file
+
+        Returns
+        -------
+        codes : iterator of CSR matrices
+
+        """
+        with _files.opened(source) as reader:
+            reader.check_model(self.fingerprint)
+            for n_rows, block in reader.blocks():
+                yield self.from_block(block, n_rows)
+
+    def rows(self, source: Source, first: int, last: int) -> sp.csr_matrix:
+        """Return the codes of the rows from ``first`` up to ``last`` of a ``.sdl`` file, reading only their blocks.
+
+        Parameters
+        ----------
+        source : bytes, path or binary file
+        first, last : int
+            Rows, counted from 0; ``last`` is not included.
+
+        Returns
+        -------
+        codes : CSR matrix of int32 of shape (last - first, n_features)
+
+        """
+        with _files.opened(source) as reader:
+            reader.check_model(self.fingerprint)
+            blocks = [b for b in reader.index() if b.first_row < last and first < b.first_row + b.n_rows]
+            parts = [self.from_block(reader.block(block), block.n_rows) for block in blocks]
+        before = blocks[0].first_row if blocks else first
+        return joined([self.no_codes, *parts])[first - before : last - before]
 
     # Codes
 

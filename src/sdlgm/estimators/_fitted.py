@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from sdlgm.model.networks.posteriors import PosteriorNetwork
 from sdlgm.train import Record, to_tensor
 from sdlgm.train.batches import Binarize, Rows
 from sdlgm.train.trainer import Module
+
+if TYPE_CHECKING:
+    from sdlgm.codec import Codec
 
 # Rows that are encoded, decoded or predicted at a time, if they have no more than MOST_VALUES numbers.
 BATCH = 1000
@@ -72,6 +75,13 @@ class FittedSDLGM(Fitted[SDLGMModule]):
         config = self.module.config
         of_code = code_values(type(self.module.posterior), config.n_features, config.n_slots)
         return max(config.widest_row, of_code)
+
+    @cached_property
+    def codec(self) -> "Codec":
+        """Codes to bytes and back."""
+        from sdlgm.codec import codec_of  # which imports numba
+
+        return codec_of(self.module, {"location": self.scaling.location, "scale": self.scaling.scale})
 
     @cached_property
     def supports(self) -> Supports:

@@ -25,6 +25,7 @@ from sdlgm.estimators._checks import check_count, check_positive, has_compiler, 
 from sdlgm.estimators._codes import check_codes, sparse_rows, stack_rows
 from sdlgm.estimators._columns import Choice, choose, given
 from sdlgm.estimators._compat import Interval, Registered, StrOptions, fit_context
+from sdlgm.estimators._compression import CompressionMixin
 from sdlgm.estimators._containers import in_container
 from sdlgm.estimators._distributed import fit_distributed
 from sdlgm.estimators._fitted import Fitted, FittedSDLGM, code_values
@@ -82,7 +83,7 @@ PRIOR_ROWS = 16
 
 
 @loadable
-class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[FittedSDLGM]):
+class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin, TorchEstimator[FittedSDLGM]):
     """Sparse discrete codes with a hard budget.
 
     Every observation is described by at most ``max_active`` out of ``n_components`` features, and the model learns how
@@ -1074,6 +1075,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchEstimator[Fi
     def _codes_of(self, rows: Rows | RowFiles) -> sp.csr_matrix:
         """Return the codes of validated rows as `transform` gives them."""
         return _evaluation.encode(self._fitted, rows, self._encoder(0, None, None))
+
+    def _sparse_codes(self, X: Any) -> sp.csr_matrix:
+        return self._encode(X, self._encoder(0, None, None))
 
     def _encode(self, X, code: Callable[[Tensor], Tensor]) -> sp.csr_matrix:
         if is_stream(X):

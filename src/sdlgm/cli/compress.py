@@ -1,0 +1,229 @@
+"""The commands compress, decompress and info."""
+
+import base64
+import binascii
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sdlgm._files import write_atomic
+from sdlgm._progress import Progress
+from sdlgm.cli._arguments import AsJson, LabelColumn, TableOut
+from sdlgm.cli._errors import handle_errors
+from sdlgm.cli._models import check_model, load_model
+from sdlgm.cli._output import print_line, print_table
+from sdlgm.cli._tables import write_decoded
+from sdlgm.errors import DataError
+
+if TYPE_CHECKING:
+    from sdlgm import SDLGM
+
+app = typer.Typer()
+
+STDIO = Path("-")
+
+ModelOption = Annotated[Path, typer.Option("--model", help="A model file written by 'sdlgm fit'.", show_default=False)]
+Checksum = Annotated[bool, typer.Option("--checksum", help="With --follow, two bytes more that find damage.")]
+
+
+@app.command()
+@handle_errors
+def compress(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="Data as for 'sdlgm encode'. With --follow, CSV lines: a file, or - for the standard input."
+        ),
+    ],
+    model: ModelOption,
+    out: Annotated[
+        Path, typer.Option("--out", help="A .sdl file. With --follow, a file of lines, or - for the standard output.")
+    ],
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Write a message for each line as it comes, as a line of base64.")
+    ] = False,
+    checksum: Checksum = False,
+    label_column: LabelColumn = None,
+    stride: Annotated[
+        int | None, typer.Option(help="Rows from a window to the next; none for that of the fit.", min=1)
+    ] = None,
+) -> None:
+    """Compress data: the codes of its rows, as short as the prior of the model says.
+
+    $ sdlgm compress measurements.parquet --model model.sdlgm --out measurements.sdl
+
+    $ sdlgm compress - --follow --model model.sdlgm --out -
+    """
+    check_model(model, "SDLGM")
+    if follow:
+        _compress_lines(data, model, out, checksum=checksum)
+        return
+    if checksum:
+        raise typer.BadParameter("--checksum is for messages; give --follow as well. Files always have checksums.")
+    from sdlgm.data import check_source, check_writable, open_for_model
+
+    check_source(data)
+    check_writable(out, (".sdl",), inputs=[model, data])
+    from sdlgm import SDLGM
+
+    estimator = load_model(model, SDLGM)
+    rows = open_for_model(data, estimator, label_column, stride)
+    written = 0
+
+    def write(path: Path) -> None:
+        nonlocal written
+        with path.open("wb") as file:
+            written = estimator.codec_.write(file, estimator.transform_batches(rows.batches))
+
+    with Progress(f"compress {data}"):
+        write_atomic(out, write)
+    n_bytes = out.stat().st_size
+    print_line(f"compressed: {out} ({written} rows, {n_bytes} bytes, {8 * n_bytes / max(written, 1):.1f} bits each)")
+
+
+@app.command()
+@handle_errors
+def decompress(
+    data: Annotated[
+        Path, typer.Argument(help="A .sdl file. With --follow, lines of messages: a file, or - for the standard input.")
+    ],
+    model: ModelOption,
+    out: TableOut,
+    follow: Annotated[bool, typer.Option("--follow", help="Read messages, and write a CSV line for each.")] = False,
+    checksum: Checksum = False,
+) -> None:
+    """Decompress a .sdl file into rows, as 'sdlgm decode' decodes codes.
+
+    Of a file that is cut short, the rows before are written, and the exit code is 2.
+
+    $ sdlgm decompress measurements.sdl --model model.sdlgm --out decoded.npy
+    """
+    check_model(model, "SDLGM")
+    if follow:
+        _decompress_lines(data, model, out, checksum=checksum)
+        return
+    from sdlgm.data import TABLES, check_writable
+
+    _check_file(data)
+    check_writable(out, TABLES, inputs=[model, data])
+    from sdlgm import SDLGM
+    from sdlgm.codec import joined
+
+    estimator = load_model(model, SDLGM)
+    parts, damage = [estimator.codec_.no_codes], None
+    with Progress("decompress"):
+        try:
+            for part in estimator.codec_.read(data):
+                parts.append(part)  # noqa: PERF402 - those before an error are kept
+        except DataError as error:
+            if len(parts) == 1:
+                raise
+            damage = error
+        written = write_decoded(out, estimator, estimator.inverse_transform(joined(parts), encoded=True))
+    print_line(f"data: {out} ({written})")
+    if damage is not None:
+        raise damage
+
+
+@app.command()
+@handle_errors
+def info(
+    data: Annotated[Path, typer.Argument(help="A .sdl file.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Say what a .sdl file holds, without its model.
+
+    $ sdlgm info measurements.sdl
+    """
+    _check_file(data)
+    from sdlgm.codec import describe
+
+    numbers = describe(data)
+    if as_json:
+        typer.echo(json.dumps(numbers))
+    else:
+        print_table({name.replace("_", " "): str(value) for name, value in numbers.items()}, data.name)
+
+
+def _check_file(path: Path) -> None:
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file")
+
+
+# Lines
+
+
+def _compress_lines(data: str, model: Path, out: Path, *, checksum: bool) -> None:
+    from sdlgm import SDLGM
+
+    estimator = load_model(model, SDLGM)
+    _check_plain(estimator, model)
+    with _Opened(Path(data), "r") as lines, _Opened(out, "w") as messages:
+        for row in _rows(lines, estimator, data):
+            (message,) = estimator.to_messages(row, checksum=checksum)
+            messages.write(base64.b64encode(message).decode() + "\n")
+            messages.flush()  # whoever waits for it need not wait for the next
+
+
+def _decompress_lines(data: Path, model: Path, out: Path, *, checksum: bool) -> None:
+    from sdlgm import SDLGM
+
+    estimator = load_model(model, SDLGM)
+    _check_plain(estimator, model)
+    with _Opened(data, "r") as messages, _Opened(out, "w") as lines:
+        for number, line in enumerate(messages, 1):
+            try:
+                message = base64.b64decode(line.strip(), validate=True)
+                row = estimator.from_messages([message], checksum=checksum)[0]
+            except (DataError, binascii.Error) as error:
+                raise DataError(f"{data}, line {number}: {error}") from error
+            lines.write(",".join(repr(float(value)) for value in row) + "\n")
+            lines.flush()
+
+
+def _check_plain(estimator: "SDLGM", model: Path) -> None:
+    if estimator.schema_ is not None:
+        raise DataError(f"{model}: was fitted to a table or to windows, whose rows are not lines; leave out --follow")
+
+
+def _rows(lines: IO[str], estimator: "SDLGM", where: str) -> Iterator[Any]:
+    """Yield the numbers of each line. The first one may have the names of the columns."""
+    import numpy as np
+
+    for number, values in enumerate(csv.reader(lines), 1):
+        try:
+            row = np.array([[float(value) for value in values]])
+        except ValueError as error:
+            if number == 1:
+                continue
+            raise DataError(f"{where}, line {number}: {error}") from error
+        if row.shape[1] != estimator.n_features_in_:
+            raise DataError(
+                f"{where}, line {number}: has {row.shape[1]} values, and the model needs {estimator.n_features_in_}"
+            )
+        yield row
+
+
+class _Opened:
+    """A file of lines, or the standard input or output, which stays open."""
+
+    def __init__(self, path: Path, mode: str):
+        self._path, self._mode, self._file = path, mode, None
+
+    def __enter__(self) -> IO[str]:
+        if self._path == STDIO:
+            return sys.stdin if self._mode == "r" else sys.stdout
+        try:
+            self._file = self._path.open(self._mode, encoding="utf-8", newline="")
+        except OSError as error:
+            raise DataError(f"{self._path}: cannot be opened ({error.strerror})") from error
+        return self._file
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
