@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 
 import sdlgm
@@ -43,6 +44,21 @@ def answers(model: Any, rows: list[Any]) -> dict[str, Any]:
         "counts": model.predict(np.array(rows)).tolist(),
         "classes": model.classes_.tolist(),
         "max_active": model.max_active_,
+    }
+
+
+def wire(model: SDLGM) -> dict[str, Any]:
+    """Return codes of all sizes as a model writes them to bytes."""
+    rng, codec = np.random.default_rng(0), model.codec_
+    codes = np.zeros((60, codec.n_features), np.int32)
+    for row, size in zip(codes, np.arange(60) % (codec.budget + 1), strict=True):
+        np.add.at(row, rng.choice(codec.n_features, size, replace=not codec.sets), 1)
+    matrix = sp.csr_matrix(codes)
+    return {
+        "features": [np.repeat(np.arange(codec.n_features), row).tolist() for row in codes],
+        "messages": [message.hex() for message in codec.to_messages(matrix)],
+        "with_checksum": [message.hex() for message in codec.to_messages(matrix, checksum=True)],
+        "file": codec.to_bytes(matrix).hex(),
     }
 
 
@@ -109,6 +125,9 @@ def main() -> None:
         loaded = sdlgm.load(folder / f"{name}.sdlgm")
         expected = answers(loaded, rows)
         (folder / f"{name}.json").write_text(json.dumps({"rows": rows, "answers": expected}) + "\n")
+        if isinstance(loaded, SDLGM):
+            content = {"model": f"{sdlgm.__version__}/{name}.sdlgm", **wire(loaded)}
+            (folder / f"{name}.wire").write_text(json.dumps(content) + "\n")
 
 
 if __name__ == "__main__":
