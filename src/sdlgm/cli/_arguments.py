@@ -9,7 +9,12 @@ _FILE = "A .npy, .npz, .csv, .parquet, .arff or IDX file"
 _NAME = "or a name such as digits:test (see 'sdlgm data list')."
 
 Model = Annotated[Path, typer.Argument(help="A model file written by 'sdlgm fit'.", show_default=False)]
-Data = Annotated[str, typer.Argument(help=f"{_FILE}, a folder of .parquet or .npy files, {_NAME}", show_default=False)]
+Data = Annotated[
+    str,
+    typer.Argument(
+        help=f"{_FILE}, a folder of .parquet or .npy files, or with --window of CSV files, {_NAME}", show_default=False
+    ),
+]
 OneFile = Annotated[str, typer.Argument(help=f"{_FILE}, {_NAME}", show_default=False)]
 ModelOut = Annotated[Path, typer.Option("--out", help="File for the model.", show_default=False)]
 TableOut = Annotated[Path, typer.Option("--out", help="File for the rows: .npy, .csv or .parquet.", show_default=False)]

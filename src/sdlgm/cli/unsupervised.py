@@ -55,15 +55,17 @@ def fit(
     $ sdlgm fit folder_of_parquet_files/ --out model.sdlgm
 
     $ sdlgm fit trace.csv.gz --out model.sdlgm --time-column Timestamp --window 16 --drop CellID
+
+    $ sdlgm fit folder_of_csv_files/ --out model.sdlgm --time-column Timestamp --window 16
     """
-    from sdlgm.data import TableOptions, check_source, check_writable, open_rows, read_for_fit
+    from sdlgm.data import TableOptions, check_source, check_writable, is_series_folder, open_rows, read_for_fit
 
     check_writable(model, inputs=[data])
     check_source(data)
     from sdlgm import SDLGM
 
     estimator = SDLGM(**settings)
-    if stream or Path(data).is_dir():
+    if stream or (Path(data).is_dir() and not is_series_folder(data)):
         rows = open_rows(data, label_column=label_column)
         if rows is None:
             raise DataError(f"{data}: --stream needs a .parquet or .npy file, or a folder of them")
@@ -214,11 +216,12 @@ def evaluate(
 
     $ sdlgm evaluate model.sdlgm mnist:test --json
     """
-    from sdlgm.data import check_source, open_rows, read_for_model
+    from sdlgm.data import check_source, is_series_folder, open_rows, read_for_model
 
     check_model(model, "SDLGM")
     check_source(data)
-    rows = open_rows(data, label_column=label_column) if Path(data).is_dir() else None
+    is_folder_of_rows = Path(data).is_dir() and not is_series_folder(data)
+    rows = open_rows(data, label_column=label_column) if is_folder_of_rows else None
     from sdlgm import SDLGM
 
     estimator = load_model(model, SDLGM)

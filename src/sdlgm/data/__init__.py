@@ -13,6 +13,7 @@ from sdlgm.data.origin_files import origin_arrays, read_origins
 from sdlgm.data.rows import RowFiles, SpooledRows, is_stream, open_rows, rows_of
 from sdlgm.data.schema import Column, Schema
 from sdlgm.data.series import Timeline
+from sdlgm.data.series_files import is_series_folder, read_series
 from sdlgm.data.table_rows import TableOptions, load_for_model, open_for_model, read_for_fit, read_for_model
 from sdlgm.data.tables import CODES, TABLES, check_writable, read_table, write_columns, write_table
 from sdlgm.data.targets import GENERATED, load_mulan, read_counted, read_labelled
@@ -45,6 +46,7 @@ __all__ = [
     "encode_table",
     "fetch",
     "find_file",
+    "is_series_folder",
     "is_stream",
     "kind_of",
     "load_data",
@@ -61,6 +63,7 @@ __all__ = [
     "read_idx",
     "read_labelled",
     "read_origins",
+    "read_series",
     "read_table",
     "rows_of",
     "scattered_digits",

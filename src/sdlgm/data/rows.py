@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from sdlgm.data.columns import arrow_table
-from sdlgm.data.formats import check_label_column
+from sdlgm.data.formats import check_label_column, files_of
 from sdlgm.data.formats.npy import NpyFile
 from sdlgm.data.formats.parquet import ParquetFile
 from sdlgm.data.loading import load_data
@@ -195,7 +195,7 @@ def open_rows(source: str | os.PathLike[str], *, label_column: str | None = None
     """
     path = Path(source)
     if path.is_dir():
-        paths = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path)))
+        paths = files_of(path)
         kinds = {file.suffix.lower().removeprefix(".") for file in paths}
         if len(kinds) != 1 or not kinds <= set(KINDS):
             found = ", ".join(sorted(kinds)) or "no files"
@@ -220,10 +220,6 @@ def _open_npy(path: Path) -> NpyFile:
     if source.fortran_order:
         raise DataError(f"{path}: is stored by columns (Fortran order); save it in C order to read it in parts")
     return source
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
 
 
 class _TemporaryFolder:

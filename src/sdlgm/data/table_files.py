@@ -1,6 +1,6 @@
 """Tables of CSV and parquet files as they are: text, dates and missing values included."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,13 +128,31 @@ class CsvTable:
         pyarrow.Table
 
         """
-        pa = optional_import("pyarrow", EXTRA)
-        parts, n_bytes, file_bytes = [], 0, self.path.stat().st_size
-        for part in self.batches():
-            n_bytes += part.nbytes + part.num_rows * (_VALUE_BYTES * part.num_columns + _CONVERTED_BYTES)
-            check_memory(self.path, n_bytes, file_bytes, _REMEDY)
-            parts.append(part)
-        return pa.concat_tables(parts)
+        return join_parts(self.path, self.batches(), self.path.stat().st_size)
+
+
+def join_parts(path: Path, parts: "Iterable[pa.Table]", file_bytes: int) -> "pa.Table":
+    """Return the rows of all parts of a table, or raise if they take too much memory.
+
+    Parameters
+    ----------
+    path : Path
+        File or folder, for the message.
+    parts : iterable of pyarrow.Table
+    file_bytes : int
+        Size of the files.
+
+    Returns
+    -------
+    pyarrow.Table
+
+    """
+    joined, n_bytes = [], 0
+    for part in parts:
+        n_bytes += part.nbytes + part.num_rows * (_VALUE_BYTES * part.num_columns + _CONVERTED_BYTES)
+        check_memory(path, n_bytes, file_bytes, _REMEDY)
+        joined.append(part)
+    return optional_import("pyarrow", EXTRA).concat_tables(joined)
 
 
 class ParquetTable:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sdlgm.data.dataset import Dataset
 from sdlgm.data.loading import load_data
 from sdlgm.data.schema import Column, Schema
 from sdlgm.data.series import MAX_GAP, WindowPlan
+from sdlgm.data.series_files import FILE_COLUMN, SeriesFolder, is_series_folder
 from sdlgm.data.source import some_names
 from sdlgm.data.table_files import CsvTable, ParquetTable, is_table_file, open_table, texts_of
 from sdlgm.data.windowing import EncodedRows, Windows, encode_table, encode_windows
@@ -58,7 +60,7 @@ def read_for_fit(
     Parameters
     ----------
     source : str
-        A file, or the name of a data set.
+        A file, a folder of CSV files that are series, or the name of a data set.
     options : TableOptions
     label_column : str or None, default=None
         A column that is a class and not a feature.
@@ -69,7 +71,11 @@ def read_for_fit(
         What an estimator accepts as X.
 
     """
-    if not is_table_file(source):
+    if is_series_folder(source):
+        options = _of_files(source, options)
+        left_out = _left_out(source, SeriesFolder(Path(source)).column_names, options, label_column)
+        table = SeriesFolder(Path(source), left_out).read()
+    elif not is_table_file(source):
         table, left_out = load_data(source, label_column=label_column).table, ()
         if options == TableOptions():
             return table
@@ -91,6 +97,15 @@ def read_for_fit(
         return _encoded(source, schema, table)
     except DataError as error:
         raise DataError(f"{source}: {error}") from error
+
+
+def _of_files(source: str, options: TableOptions) -> TableOptions:
+    """Return the options for a folder whose files are the series."""
+    if options.window is None:
+        raise DataError(f"{source}: a folder of CSV files is read as series, one in each file; give --window as well")
+    if options.group is not None:
+        raise DataError(f"{source}: each file of a folder is one series, so that there is no --group to name")
+    return replace(options, group=FILE_COLUMN)
 
 
 def _left_out(source: str, known: list[str], options: TableOptions, label_column: str | None) -> tuple[str, ...]:
@@ -134,9 +149,9 @@ def read_for_model(source: str, model: Any, label_column: str | None = None, str
 
     """
     schema = _schema_of(model)
-    if schema is None or (schema.window is None and not is_table_file(source)):
+    if schema is None or (schema.window is None and not _is_table(source)):
         return load_data(source, label_column=label_column).table
-    if not is_table_file(source):
+    if not _is_table(source):
         table = load_data(source, label_column=label_column).table
     else:
         table = _open(source, schema, label_column).read()
@@ -161,7 +176,17 @@ def _with_stride(schema: Schema, stride: int | None) -> Schema:
     return replace(schema, window=replace(schema.window, stride=stride))
 
 
-def _open(source: str, schema: Schema, label_column: str | None) -> CsvTable | ParquetTable:
+def _is_table(source: str) -> bool:
+    return is_series_folder(source) or is_table_file(source)
+
+
+def _open(source: str, schema: Schema, label_column: str | None) -> CsvTable | ParquetTable | SeriesFolder:
+    if is_series_folder(source):
+        if schema.window is None:
+            raise DataError(f"{source}: a folder of CSV files is read as series, and the model was not fitted to any")
+        return SeriesFolder(Path(source), {*schema.ignored, label_column} - {None})  # type: ignore[arg-type]
+    if schema.group == FILE_COLUMN and FILE_COLUMN not in open_table(source).column_names:
+        return SeriesFolder(Path(source), {*schema.ignored, label_column} - {None})  # type: ignore[arg-type]
     if label_column is not None and label_column not in open_table(source).column_names:
         raise DataError(f"{source}: has no column {label_column!r}")
     apart = () if schema.window is not None else (schema.time_column, schema.group)
@@ -202,7 +227,7 @@ def open_for_model(source: str, model: Any, label_column: str | None = None, str
     """
     schema = _schema_of(model)
     if schema is not None and schema.window is not None:
-        if is_table_file(source):
+        if _is_table(source):
             table = _open(source, schema, label_column).read()
         else:
             table = load_data(source, label_column=label_column).table
@@ -215,6 +240,7 @@ def open_for_model(source: str, model: Any, label_column: str | None = None, str
         batches = open_batches(source, label_column=label_column)
         return ModelBatches(batches.n_rows, iter(batches))
     file = _open(source, schema, label_column)
+    assert not isinstance(file, SeriesFolder)  # those have windows
     if model.schema_ is None:
         return ModelBatches(file.n_rows, (EncodedRows(schema, schema.encode(part)) for part in file.batches()))
     return ModelBatches(file.n_rows, file.batches())
@@ -241,7 +267,7 @@ def load_for_model(source: str, model: Any, label_column: str | None = None) -> 
     if schema is None or (schema.window is None and not is_table_file(source)):
         return load_data(source, label_column=label_column)
     rows = read_for_model(source, model, label_column)
-    name, labels = source.rpartition("/")[2], None
+    name, labels = Path(source).name, None
     if label_column is not None and is_table_file(source):
         file = open_table(source)
         labels = texts_of(open_table(source, [n for n in file.column_names if n != label_column]).read(), label_column)

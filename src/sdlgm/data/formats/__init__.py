@@ -51,6 +51,12 @@ def existing_file(path: Path) -> Path:
     return path
 
 
+def files_of(folder: Path) -> list[Path]:
+    """Return the files of a folder, and of the folders in it, by name; not hidden ones, and none with a leading _."""
+    files = {file: file.relative_to(folder).parts for file in folder.rglob("*") if file.is_file()}
+    return sorted(file for file, parts in files.items() if not any(part.startswith((".", "_")) for part in parts))
+
+
 def open_columns(path: Path, targets: TargetColumns) -> CsvFile | ParquetFile:
     """Open a ``.csv`` or ``.parquet`` file.
 

@@ -1,0 +1,119 @@
+"""Folders of CSV files, each of which is one series."""
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sdlgm._optional import optional_import
+from sdlgm.data.columns import EXTRA
+from sdlgm.data.formats import files_of
+from sdlgm.data.table_files import CsvTable, join_parts
+from sdlgm.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FILE_COLUMN = "file"
+"""Column that says which file a row is of; it is the group of the series."""
+_REMEDY = "give all files of the folder the same columns"
+_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+
+
+def is_series_folder(source: str | os.PathLike[str]) -> bool:
+    """Return whether a source is a folder with CSV files, each of which is one series.
+
+    Parameters
+    ----------
+    source : str or path-like
+
+    Returns
+    -------
+    bool
+
+    """
+    path = Path(source)
+    return path.is_dir() and any(file.name.lower().endswith(_ENDINGS) for file in files_of(path))
+
+
+def read_series(folder: str | os.PathLike[str]) -> "pa.Table":
+    """Read a folder of CSV files, each of which is one series.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        Files of a folder, and of the folders in it, are ordered by their names. They have the same columns, in any
+        order. Hidden files and those whose names begin with an underscore are ignored.
+
+    Returns
+    -------
+    pyarrow.Table
+        The rows of all files, and a column ``file`` with the name of the file. Give it to `windows` with
+        ``group="file"``: no window spans two files.
+
+    """
+    return SeriesFolder(Path(folder)).read()
+
+
+class SeriesFolder:
+    """The table of several CSV files with the same columns, and a column with the name of the file.
+
+    Parameters
+    ----------
+    path : Path
+        The folder, or a single file, which is one series.
+    skip : collection of str, default=()
+        Columns that are not read.
+
+    """
+
+    n_rows = None
+
+    def __init__(self, path: Path, skip: Collection[str] = ()):
+        self.path = path
+        paths = files_of(path) if path.is_dir() else [path]
+        for other in paths:
+            if not other.name.lower().endswith(_ENDINGS):
+                raise DataError(f"{other}: a folder of series has CSV files only; move this file elsewhere")
+        if not paths:
+            raise DataError(f"{path}: has no CSV files")
+        files = [CsvTable(other, skip) for other in paths]
+        for file in files:
+            if FILE_COLUMN in file.column_names:
+                raise DataError(
+                    f"{file.path}: has a column {FILE_COLUMN!r}, and a column of that name gets the names of the "
+                    "files; rename it"
+                )
+            _check_columns(files[0], file)
+        self.column_names = [*files[0].column_names, FILE_COLUMN]
+        self._files = files
+
+    def read(self) -> "pa.Table":
+        """Read the rows of all files.
+
+        Returns
+        -------
+        pyarrow.Table
+
+        """
+        file_bytes = sum(file.path.stat().st_size for file in self._files)
+        return join_parts(self.path, self._parts(), file_bytes)
+
+    def _parts(self) -> "Iterator[pa.Table]":
+        pa = optional_import("pyarrow", EXTRA)
+        for file in self._files:
+            group = file.path.relative_to(self.path).as_posix() if self.path.is_dir() else file.path.name
+            for part in file.batches():
+                groups = pa.array([group] * part.num_rows, pa.string())
+                yield part.select(self.column_names[:-1]).append_column(FILE_COLUMN, groups)
+
+
+def _check_columns(first: CsvTable, file: CsvTable) -> None:
+    """Raise if a file has other columns than the first one."""
+    own, found = set(first.column_names), set(file.column_names)
+    for name in file.column_names:
+        if name not in own:
+            raise DataError(f"{file.path}: has the column {name!r}, and {first.path} has not; {_REMEDY}")
+    for name in first.column_names:
+        if name not in found:
+            raise DataError(f"{file.path}: has no column {name!r}, and {first.path} has one; {_REMEDY}")
