@@ -321,6 +321,8 @@ def run_version(estimator: SDLGM, sdlgm_version: str = __version__) -> str:
         params["likelihood"] = "auto"
     if params["max_iter"] == "auto":  # each run sets it; results were made when the default was a number
         params["max_iter"] = 10_000
+    if params["early_stopping"] == "auto":  # as with any number of iterations
+        params["early_stopping"] = False
     return versioned(params, sdlgm_version)
 
 

@@ -163,14 +163,14 @@ def test__convergence__most_features_dead__is_a_warning(digits, small, monkeypat
         SDLGM(**small, likelihood="bernoulli", random_state=0).fit(digits)
 
 
-def test__convergence__bound_falls__is_overfitting_with_early_stopping_only(digits, small, monkeypatch):
-    def overfitted(history):
+def test__convergence__bound_falls__is_not_stable_without_early_stopping_only(digits, small, monkeypatch):
+    def falling(history):
         best = replace(history[-1], discrete=-15.0, training=-14.0)
         return [*history, best, replace(best, iteration=best.iteration + 5, discrete=-25.0, training=-10.0)]
 
-    history_of(monkeypatch, overfitted)
-    with pytest.warns(ConvergenceWarning, match="fell from -15.0 nats at iteration 60 to -25.0 at 65.*overfits"):
-        SDLGM(**small, likelihood="bernoulli", early_stopping=True, random_state=0).fit(digits)
+    history_of(monkeypatch, falling)
+    model = SDLGM(**small, likelihood="bernoulli", early_stopping=True, random_state=0).fit(digits)
+    assert (model.problem_, model.validation_bound_) == (None, -15.0)
     with pytest.warns(ConvergenceWarning, match="fell from -15 nats at iteration 60 to -25 at 65.*not stable"):
         SDLGM(**small, likelihood="bernoulli", random_state=0).fit(digits)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sdlgm.train import Record, convergence_problem
+from sdlgm.train import Gain, Record, convergence_problem
 from sdlgm.train.convergence import (
     MIN_DRAWS_PER_FEATURE,
     MIN_FALL,
@@ -185,42 +185,51 @@ def test__convergence_problem__features_not_counted__is_none():
 # Overfitting
 
 
-OVERFITTED = ((-120, -119), (-100, -98), (-110, -90))
+TRAINED = Gain(bound=-60.0, uninformed=-120.0)
 
 
-def test__convergence_problem__validation_falls_while_training_rises__says_where_it_was_best():
-    found = problem(*curve(*OVERFITTED), held_out=True)
+def gap(discrete: float, trained: Gain | None) -> str | None:
+    history = [record(10, discrete=discrete), record(20, discrete=discrete - 1.0)]
+    return convergence_problem(history, held_out=True, uninformed=-118.0, trained=trained)
+
+
+def test__convergence_problem__held_out_rows_gain_much_less__is_overfitting():
+    found = gap(-90.0, TRAINED)
     assert found is not None
     assert "overfits" in found
-    assert "from -100.0 nats at iteration 20 to -110.0 at 30" in found
+    assert "gain 60 nats" in found
+    assert "held-out rows 28" in found
+    assert "smaller networks (hidden)" in found
+
+
+@pytest.mark.parametrize(
+    ("discrete", "trained"),
+    [
+        (-87.0, TRAINED),  # 31 of 60 nats
+        (-117.8, Gain(bound=-119.2, uninformed=-120.0)),  # 0.2 of 0.8 nats: noise
+        (-90.0, None),
+    ],
+)
+def test__convergence_problem__held_out_rows_gain_about_as_much__is_none(discrete, trained):
+    assert gap(discrete, trained) is None
 
 
 def test__convergence_problem__watched_rows_not_held_out__is_no_overfitting():
-    found = problem(*curve(*OVERFITTED))
+    found = problem(record(10, discrete=-100.0), record(20, discrete=-110.0))
     assert found is not None
     assert "overfits" not in found
 
 
-def test__convergence_problem__training_falls_as_well__is_none():
-    assert problem(*curve((-100, -98), (-110, -99)), held_out=True) is None
-
-
 @pytest.mark.parametrize(("best", "least"), [(-10.0, MIN_FALL), (-1000.0, MIN_RELATIVE_FALL * 1000)])
 def test__convergence_problem__fall_within_the_noise__is_none(best, least):
-    assert problem(*curve((best, -98), (best - 0.9 * least, -90)), held_out=True) is None
-    assert problem(*curve((best, -98), (best - 1.1 * least, -90)), held_out=True) is not None
+    assert problem(*curve((best, -98), (best - 0.9 * least, -90))) is None
+    assert problem(*curve((best, -98), (best - 1.1 * least, -90))) is not None
 
 
 def test__convergence_problem__best_point_in_the_warm_up__does_not_count():
     """While the KL is phased in, the objective is another one."""
     warming = record(10, discrete=-50.0, training=-120.0, kl_weight=0.5)
-    assert problem(warming, *curve((-101, -98), (-100, -90)), held_out=True) is None
-
-
-def test__convergence_problem__points_of_early_files__do_not_count():
-    early = [record(10, discrete=-50.0, training=None), record(20, training=None)]
-    assert problem(*early, held_out=True) is None
-    assert problem(*early, record(30, training=-90.0), held_out=True) is None
+    assert problem(warming, *curve((-101, -98), (-100, -90))) is None
 
 
 def test__convergence_problem__empty_codes__say_so():

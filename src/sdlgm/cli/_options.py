@@ -80,11 +80,13 @@ def with_settings(estimator: str) -> Callable[[Command], Command]:
     parameters.sort(key=lambda parameter: _PANEL_ORDER.index(_panel(parameter)))
     flags = {parameter.name: _flag(parameter.name) for parameter in parameters}
     options = {parameter.name: _option(parameter, flags) for parameter in parameters}
+    undecided = {parameter.name: parameter.default for parameter in parameters if _is_undecided(parameter)}
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def wrapped(**arguments: Any) -> None:
             settings = {name: arguments.pop(option.name) for name, option in options.items()}
+            settings |= {name: default for name, default in undecided.items() if settings[name] is None}
             if settings["resume"] and settings["checkpoint_dir"] is None:
                 raise typer.BadParameter("--resume needs --checkpoint-dir.")
             ranges = read_ranges(estimator)
@@ -127,6 +129,8 @@ def _option(parameter: Parameter, flags: dict[str, str]) -> inspect.Parameter:
         kind, forms = str, _forms(parameter)
         metavar = f"<{'|'.join(form.metavar for form in forms)}>"
     default = _written(parameter.default) if forms else parameter.default
+    if _is_undecided(parameter):
+        default = None
     info = typer.Option(
         default,
         help=escape(_help(parameter, forms, flags)),
@@ -137,6 +141,11 @@ def _option(parameter: Parameter, flags: dict[str, str]) -> inspect.Parameter:
     )
     annotation = kind | None if default is None else kind
     return inspect.Parameter(parameter.name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=info)
+
+
+def _is_undecided(parameter: Parameter) -> bool:
+    """Return whether a switch is neither on nor off by default, but such as "auto"."""
+    return "bool" in parameter.types and not isinstance(parameter.default, bool)
 
 
 def _written(default: object) -> str | None:
@@ -173,7 +182,7 @@ def _help(parameter: Parameter, forms: Sequence[Form], flags: dict[str, str]) ->
         return f"{flags[name]} {value}" if value else flags[name]
 
     summary = re.sub(r'``(\w+)(?:="?(\w+)"?)?``', option, parameter.summary).replace("`", "")
-    if not parameter.choices and len(forms) < 2:
+    if not forms or (not parameter.choices and len(forms) < 2):
         return summary
     values = " or ".join(form.description for form in forms)
     return f"{summary} {values[0].upper()}{values[1:]}.".lstrip()

@@ -81,7 +81,14 @@ def fit(
         estimator.fit(table)
     estimator.save(model)
     print_line(f"model: {model} ({_likelihood(estimator)})")
+    print_line(f"bound on log p(x): {_bounds(estimator)}, after {estimator.n_iter_:,} iterations")
     exit_if_interrupted(estimator)
+
+
+def _bounds(model: "SDLGM") -> str:
+    """Return the bounds of rows that a model was trained on, and of those held out, in words."""
+    bounds = f"{model.training_bound_:.2f} nats on training rows"
+    return bounds if model.validation_bound_ is None else f"{bounds}, {model.validation_bound_:.2f} on held-out rows"
 
 
 def _likelihood(model: "SDLGM") -> str:

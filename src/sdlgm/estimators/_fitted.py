@@ -69,6 +69,10 @@ class FittedSDLGM(Fitted[SDLGMModule]):
     learn_temperature: bool
     problem: str | None = None
     """Text of the warning of `fit`; None if there was none."""
+    training_bound: float | None = None
+    """Bound of rows that were trained on, in nats; None in files of earlier versions."""
+    validation_bound: float | None = None
+    """Bound of rows that were held out; None if there were none."""
 
     @property
     def row_values(self) -> int:

@@ -346,12 +346,19 @@ class TrainingData:
     watched: Rows
     columns: Columns
     profile: Profile
+    trained: Rows
+    """Rows to train on that the watched ones are compared with: the same if none are held out."""
     chosen: Sequence[int] = ()
     """The parts of files to train on."""
     fingerprint: str = ""
     """Checksum of rows in files."""
     weights: np.ndarray | None = None
     """Weights of the rows in memory to train on, 1 on average; None for equal ones."""
+
+    @property
+    def held_out(self) -> bool:
+        """Whether the watched rows are held out."""
+        return self.trained is not self.watched
 
     @property
     def n_rows(self) -> int:
@@ -389,14 +396,16 @@ def prepare_training(
         return _prepare_files(rows, validation_fraction, seed)
     if validation_fraction is None:
         order = np.random.default_rng(seed).permutation(rows.shape[0])
-        return TrainingData(rows, rows[order[:WATCHED_ROWS]], Columns.of(rows), Profile.of(rows))
+        watched = rows[order[:WATCHED_ROWS]]
+        return TrainingData(rows, watched, Columns.of(rows), Profile.of(rows), watched)
     from sklearn.model_selection import train_test_split  # slow to import
 
     split = cast(list[Rows], train_test_split(rows, test_size=validation_fraction, random_state=seed))
     rows, watched = split
     if rows.shape[0] < 2:
         raise ValueError("early_stopping=True leaves fewer than 2 rows to train on; give more rows")
-    return TrainingData(rows, watched, Columns.of(rows), Profile.of(rows, watched))
+    trained = cast(Rows, rows[:WATCHED_ROWS])  # the split has shuffled them
+    return TrainingData(rows, watched, Columns.of(rows), Profile.of(rows, watched), trained)
 
 
 def _prepare_weighted(rows: Rows, weights: np.ndarray, validation_fraction: float | None, seed: int) -> TrainingData:
@@ -412,12 +421,13 @@ def _prepare_weighted(rows: Rows, weights: np.ndarray, validation_fraction: floa
     watched = rng.permutation(watched)
     chosen = watched[in_proportion(weights[watched], n_watched, rng)]
     own = weights[places] / weights[places].mean()
+    trained = watched_rows = cast(Rows, rows[chosen])
     if validation_fraction is not None:
-        rows, all_rows = cast(Rows, rows[places]), rows
-    else:
-        all_rows = rows
-    held_out = cast(Rows, all_rows[chosen])
-    return TrainingData(rows, held_out, Columns.of(rows, own), Profile.of(rows, held_out, weights=own), weights=own)
+        order = rng.permutation(len(places))
+        trained = cast(Rows, rows[places[order[in_proportion(own[order], min(WATCHED_ROWS, len(order)), rng)]]])
+        rows = cast(Rows, rows[places])
+    profile = Profile.of(rows, watched_rows, weights=own)
+    return TrainingData(rows, watched_rows, Columns.of(rows, own), profile, trained, weights=own)
 
 
 def _prepare_files(rows: RowFiles, validation_fraction: float | None, seed: int) -> TrainingData:
@@ -427,11 +437,14 @@ def _prepare_files(rows: RowFiles, validation_fraction: float | None, seed: int)
     if validation_fraction is not None:
         watched, chosen = _hold_out(rows, validation_fraction, rng)
     survey = Survey.of(rows, chosen)
-    if watched is None:
+    sample = survey.profile.sample
+    if watched is not None:
+        trained = sample[np.linspace(0, len(sample) - 1, min(WATCHED_ROWS, len(sample)), dtype=np.intp)]
+    else:
         places = np.sort(rng.choice(len(rows), min(WATCHED_ROWS, len(rows)), replace=False))
         # Copies: a row that is a view would keep all rows of its part.
-        watched = np.concatenate([rows[place : place + 1].copy() for place in places.tolist()])
-    return TrainingData(rows, watched, survey.columns, survey.profile, chosen, survey.fingerprint)
+        trained = watched = np.concatenate([rows[place : place + 1].copy() for place in places.tolist()])
+    return TrainingData(rows, watched, survey.columns, survey.profile, trained, chosen, survey.fingerprint)
 
 
 def _hold_out(rows: RowFiles, fraction: float, rng: np.random.Generator) -> tuple[np.ndarray, list[int]]:

@@ -21,6 +21,7 @@ PAPER: Mapping[str, object] = MappingProxyType(
         "kl_warmup": 0.0,
         "learning_rate": 1e-3,
         "lr_decay": 0.0,
+        "early_stopping": False,
     }
 )
 """The model and the training of the paper: all parameters of `sdlgm.SDLGM` whose default may differ from it.

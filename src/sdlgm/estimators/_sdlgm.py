@@ -1,10 +1,11 @@
 """The unsupervised estimator: its parameters and its public methods."""
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -78,8 +79,21 @@ FEW_FEATURES = 512
 """Largest number of features for which posteriors have full rank by default."""
 RANK = 32
 """Rank of couplings, if none is given."""
+BOUNDS = ("training_bound", "validation_bound")
+"""What is known of the bounds of a fit."""
+FEW_ROWS, FEWEST_HELD_OUT = 5000, 20
+"""With fewer rows in all, and as many to hold out, fits stop early by default."""
 PRIOR_ROWS = 16
 """Rows of draws behind the marginals of a chain prior, with up to 16 draws each."""
+
+
+@dataclass(frozen=True)
+class Uninformed:
+    """Bounds of a model that is the same for all rows: what training starts from."""
+
+    watched: float
+    trained: float
+    """Of rows to train on that the watched ones are compared with."""
 
 
 @loadable
@@ -200,10 +214,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         Learning rate of Adam.
     lr_decay : float, default=0.5
         Last fraction of the run over which the learning rate falls linearly to zero.
-    early_stopping : bool, default=False
-        Hold out ``validation_fraction`` of the rows, stop when their discrete bound, with the KL multiplied by
-        ``rate``, has not improved for ``n_iter_no_change`` points of the training curves (there are fifty in
-        ``max_iter``, at least five iterations apart), and keep the best parameters.
+    early_stopping : bool or "auto", default="auto"
+        Stop when held-out rows no longer improve; by default if rows are few. ``validation_fraction`` of the rows are
+        held out. The fit ends when their discrete bound, with the KL multiplied by ``rate``, has not improved for
+        ``n_iter_no_change`` points of the training curves (there are fifty in a run, at least five iterations apart),
+        and the best parameters are kept. ``"auto"`` does so if ``max_iter`` is ``"auto"`` and if there are fewer than
+        5,000 rows in memory, with 20 or more to hold out.
     validation_fraction : float, default=0.1
         Share of the rows to hold out for early stopping. Of rows in files, whole row groups are held out.
     n_iter_no_change : int, default=10
@@ -253,6 +269,11 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
     interrupted_ : bool
         Whether Ctrl-C ended the last `fit` early. The model has what was learned until then. With ``checkpoint_dir``,
         Ctrl-C writes a checkpoint and raises KeyboardInterrupt instead.
+    training_bound_ : float or None
+        Discrete bound on log p(x) of up to 500 rows that the model was trained on, in nats a row; after `partial_fit`,
+        of the last rows. None in a model of an earlier version.
+    validation_bound_ : float or None
+        The same of the rows that were held out for early stopping. None if there were none.
     history_ : list of Record
         The training curves, one `sdlgm.train.Record` for each point.
     module_ : SDLGMModule
@@ -323,7 +344,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         "final_temperature": [Interval(Real, 0, None, closed="neither"), None],
         "kl_warmup": [Interval(Real, 0, 1, closed="both")],
         "batch_size": [Interval(Integral, 2, None, closed="left")],
-        "early_stopping": ["boolean"],
+        "early_stopping": ["boolean", StrOptions({"auto"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "devices": [Interval(Integral, 1, None, closed="left")],
@@ -365,7 +386,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         batch_size: int = 100,
         learning_rate: float = 3e-3,
         lr_decay: float = 0.5,
-        early_stopping: bool = False,
+        early_stopping: bool | Literal["auto"] = "auto",
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
         checkpoint_dir: str | os.PathLike[str] | None = None,
@@ -473,21 +494,28 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         rows, weights = weighted_rows(rows, sample_weight)
         seed = self._seed_of(self.random_state)
         with Progress("read rows", visible=bool(self.verbose) and processes.is_first):
-            data = prepare_training(rows, self.validation_fraction if self.early_stopping else None, seed, weights)
+            data = prepare_training(rows, self._validation_fraction(rows), seed, weights)
         if self.devices * self.num_nodes > 1 and data.n_rows < self.batch_size:
             raise ValueError(
                 f"batch_size={self.batch_size}, and there are {data.n_rows} rows to train on; set a smaller one"
             )
         fitted = self._new_model(data.columns, data.profile, seed, data.n_rows)
-        config = self._train_config(fitted.likelihood)
+        config = self._train_config(fitted.likelihood, stop_early=data.held_out)
         trainer = train.Trainer(fitted.module, config, seed, processes, n_rows=data.n_rows)
-        monitor = _monitor(fitted, data.watched, seed, data.columns.share_missing)
-        uninformed = monitor.mean_of(fitted.module.uninformed_log_prob, fitted.binarize, fitted.device)
+        monitor, of_trained = (
+            _monitor(fitted, part, seed, data.columns.share_missing) for part in (data.watched, data.trained)
+        )
+        log_prob, binarized, device = fitted.module.uninformed_log_prob, fitted.binarize, fitted.device
+        uninformed = Uninformed(
+            watched=monitor.mean_of(log_prob, binarized, device),
+            trained=of_trained.mean_of(log_prob, binarized, device),
+        )
         batches = data.batches(int(self.batch_size), seed, fitted.scaling.apply)
         try:
             self._run(fitted, trainer, batches, monitor, callback, start)
         finally:
             batches.close()
+        self._publish_bounds(of_trained(trainer).discrete if data.held_out else None)
         if self.interrupted_:
             return None
         problem = self._problem_of_fit(data, uninformed, config)
@@ -495,34 +523,61 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         self.problem_ = problem
         return problem
 
-    def _problem_of_fit(self, data: TrainingData, uninformed: float, config: train.TrainConfig) -> str | None:
+    def _validation_fraction(self, rows: Rows | RowFiles) -> float | None:
+        """Return the share of the rows to hold out for early stopping; None to do without."""
+        stop_early = self.early_stopping
+        if stop_early == "auto":
+            few = not isinstance(rows, RowFiles) and self.validation_fraction * rows.shape[0] >= FEWEST_HELD_OUT
+            few = few and rows.shape[0] < FEW_ROWS
+            stop_early = few and self.max_iter == "auto" and self.kl_warmup < 1
+        return float(self.validation_fraction) if stop_early else None
+
+    def _publish_bounds(self, trained: float | None) -> None:
+        """Set the bounds of the fit, where ``trained`` is that of rows to train on if others were watched."""
+        if trained is None:
+            bounds = {"training_bound": self.history_[-1].discrete}
+        else:
+            kept = max(self.history_, key=lambda record: record.objective(float(self.rate)))
+            bounds = {"training_bound": trained, "validation_bound": kept.discrete}
+        self._fitted = replace(self._fitted, **bounds)
+        self._set_bounds()
+
+    def _set_bounds(self) -> None:
+        self.training_bound_, self.validation_bound_ = self._fitted.training_bound, self._fitted.validation_bound
+
+    def _problem_of_fit(self, data: TrainingData, uninformed: Uninformed, config: train.TrainConfig) -> str | None:
         """Return a message with the remedy if the fit did not work."""
+        trained = None
+        if data.held_out and self.training_bound_ is not None:
+            trained = train.Gain(self.training_bound_, uninformed.trained)
 
         def find(causes: _diagnosis.Causes | None = None) -> str | None:
             return train.convergence_problem(
                 self.history_,
                 n_features=self._fitted.module.config.n_features,
                 n_watched=data.watched.shape[0],
-                held_out=bool(self.early_stopping),
-                uninformed=uninformed,
+                held_out=data.held_out,
+                trained=trained,
+                uninformed=uninformed.watched,
                 rate=config.rate,
                 remedy=causes and causes.remedy,
                 urgent_remedy=causes and causes.urgent_remedy,
             )
 
         problem = find()
-        empty = self._empty_codes(data.watched, uninformed, config) if problem is None else None
+        empty = self._empty_codes(data, uninformed.watched, config) if problem is None else None
         if problem is None and empty is None:
             return None
         causes = _diagnosis.Causes.of(self._fitted, data.watched, data.n_rows, config)
         return find(causes) if empty is None else f"{empty}: {causes.remedy}"
 
-    def _empty_codes(self, watched: Rows, uninformed: float, config: train.TrainConfig) -> str | None:
+    def _empty_codes(self, data: TrainingData, uninformed: float, config: train.TrainConfig) -> str | None:
         """Return a message if the codes of watched rows say next to nothing about them."""
         if self.n_iter_ < _diagnosis.MIN_ITERATIONS or config.kl_warmup == 1:
             return None
         objectives = [record.objective(config.rate) for record in self.history_]
-        bound = max(objectives) if self.early_stopping else objectives[-1]
+        bound = max(objectives) if data.held_out else objectives[-1]
+        watched = data.watched
         return _diagnosis.no_gain(bound, uninformed) or _diagnosis.same_codes(self._codes_of(watched), watched)
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -586,6 +641,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
                 n_iter=trainer.iteration,
                 history=(*fitted.history, record),
                 problem=None,
+                training_bound=record.discrete,
+                validation_bound=None,
                 binarize=config.binarize,
                 kl=config.kl,
                 rate=config.rate,
@@ -647,6 +704,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         self.likelihoods_ = np.array(fitted.likelihoods)
         self.module_ = fitted.module
         self.problem_ = fitted.problem
+        self._set_bounds()
         self._publish_prior(fitted.module)
         return self
 
@@ -672,7 +730,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
             raise ValueError("learn_temperature=True and final_temperature exclude each other; set one of them")
         if self.compile and not has_compiler(self.device):
             raise ValueError("compile=True needs a C++ compiler (such as g++), and there is none; set compile=False")
-        if self.kl_warmup == 1 and (self.learn_prior or self.early_stopping):
+        if self.kl_warmup == 1 and (self.learn_prior or self.early_stopping not in (False, "auto")):
             raise ValueError("learn_prior and early_stopping begin after the KL warm-up; set kl_warmup below 1")
         gradient, family = GRADIENTS[self.gradient], self._module_class.posteriors[self.posterior]
         self._check_prior(family)
@@ -826,7 +884,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
             return min(RANK, int(self.n_components)) if many else None
         return None if self.posterior_rank is None else int(self.posterior_rank)
 
-    def _train_config(self, likelihood: str) -> train.TrainConfig:
+    def _train_config(self, likelihood: str, *, stop_early: bool = False) -> train.TrainConfig:
         return train.TrainConfig(
             **self._limits(),
             batch_size=int(self.batch_size),
@@ -839,7 +897,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
             n_samples=int(self.n_samples),
             kl=self.kl,
             binarize=self.binarize if likelihood == "bernoulli" else None,
-            n_iter_no_change=int(self.n_iter_no_change) if self.early_stopping else None,
+            n_iter_no_change=int(self.n_iter_no_change) if stop_early else None,
             rate=float(self.rate),
         )
 
@@ -1221,6 +1279,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         fitted, document = self._fitted, {"likelihood": self._fitted.likelihood}
         if fitted.problem is not None:
             document["problem"] = fitted.problem
+        for name in BOUNDS:
+            if getattr(fitted, name) is not None:
+                document[name] = getattr(fitted, name)
         layout = fitted.module.config.layout
         return document if layout is None else document | {"columns": layout.as_json()}
 
@@ -1262,7 +1323,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         problem = document.get("problem")
         if problem is not None and not isinstance(problem, str):
             raise ValueError("the problem of the fit is not a text")
-        return self._publish(replace(restored, problem=problem))
+        bounds = {name: document.get(name) for name in BOUNDS}
+        if not all(bound is None or (isinstance(bound, float) and math.isfinite(bound)) for bound in bounds.values()):
+            raise ValueError("the bounds of the fit are not numbers")
+        return self._publish(replace(restored, problem=problem, **bounds))
 
     # Rows
 

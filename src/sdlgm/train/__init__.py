@@ -3,7 +3,7 @@
 from sdlgm.train.batches import Batches, ShuffledBatches, StreamedBatches, Targets, binarize, to_tensor
 from sdlgm.train.checkpoint import Checkpoint
 from sdlgm.train.config import TrainConfig
-from sdlgm.train.convergence import convergence_problem, frequency_log_prob
+from sdlgm.train.convergence import Gain, convergence_problem, frequency_log_prob
 from sdlgm.train.loop import fit
 from sdlgm.train.monitor import Monitor, Record, record_of
 from sdlgm.train.processes import ALONE, FabricProcesses, Processes
@@ -16,6 +16,7 @@ __all__ = [
     "Batches",
     "Checkpoint",
     "FabricProcesses",
+    "Gain",
     "Monitor",
     "Processes",
     "Progress",

@@ -1,7 +1,7 @@
 """Signs that a fit did not work, from its training curves."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,8 +18,25 @@ MIN_GAIN = 0.9
 # In nats and relative to the bound: a smaller fall is noise.
 MIN_FALL, MIN_RELATIVE_FALL = 1.0, 0.02
 
+# Of what the model gains on rows that were trained on, over one that is the same for all rows: below this share on
+# held-out rows, it overfits.
+MIN_SHARE_KEPT = 0.5
+
 CHECK_DATA = "check the scale of the data and the likelihood, or train longer"
 TRAIN_SLOWLY = "train longer, or lower learning_rate"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a model knows about some rows, in nats."""
+
+    bound: float
+    uninformed: float
+    """Bound of a model that is the same for all rows."""
+
+    @property
+    def gain(self) -> float:
+        return self.bound - self.uninformed
 
 
 def convergence_problem(
@@ -28,6 +45,7 @@ def convergence_problem(
     n_features: int | None = None,
     n_watched: int = 0,
     held_out: bool = False,
+    trained: Gain | None = None,
     baseline: float | None = None,
     uninformed: float | None = None,
     rate: float = 1.0,
@@ -45,6 +63,8 @@ def convergence_problem(
         Number of watched rows.
     held_out : bool, default=False
         Whether the watched rows are held out of training, and the best parameters kept.
+    trained : Gain or None, default=None
+        If watched rows are held out, the same of rows that were trained on, at the end of the fit.
     baseline : float or None, default=None
         With targets, their mean log-probability without x; see `frequency_log_prob`.
     uninformed : float or None, default=None
@@ -58,11 +78,13 @@ def convergence_problem(
 
     """
     remedies = remedy or CHECK_DATA, urgent_remedy or TRAIN_SLOWLY
-    if rate == 1.0:
-        return _problem(history, n_features, n_watched, held_out, baseline, uninformed, remedies)
-    weighted = [_weighted(record, rate) for record in history]
+    weighted = history if rate == 1.0 else [_weighted(record, rate) for record in history]
     problem = _problem(weighted, n_features, n_watched, held_out, baseline, uninformed, remedies)
-    return None if problem is None else f"{problem} (bounds are with the weight of the KL, rate={rate:g})"
+    if problem is not None:
+        return problem if rate == 1.0 else f"{problem} (bounds are with the weight of the KL, rate={rate:g})"
+    if trained is None or uninformed is None or not held_out or history[-1].kl_weight < rate:
+        return None
+    return _overfitting(max(history, key=lambda record: record.objective(rate)), uninformed, trained)
 
 
 def _weighted(record: Record, rate: float) -> Record:
@@ -95,8 +117,7 @@ def _problem(
         return problem
     if baseline is not None:
         return _unlearned_targets(kept, baseline)
-    problem = _collapse(kept, remedies[0]) or _dead_features(kept, n_features, n_watched)
-    return _overfitting(history) if problem is None and held_out else problem
+    return _collapse(kept, remedies[0]) or _dead_features(kept, n_features, n_watched)
 
 
 def _is_fall(from_bound: float, to_bound: float) -> bool:
@@ -189,18 +210,14 @@ def frequency_log_prob(targets: np.ndarray, watched: np.ndarray, weights: np.nda
     return total
 
 
-def _overfitting(history: Sequence[Record]) -> str | None:
-    """Return a message if the validation bound fell from its best value while the training bound rose."""
-    curve = [record for record in history if record.kl_weight == 1.0 and record.training is not None]
-    if not curve:
-        return None
-    best, last = max(curve, key=lambda record: record.discrete), curve[-1]
-    if best.training is None or last.training is None or last.training <= best.training:
-        return None
-    if not _is_fall(best.discrete, last.discrete):
+def _overfitting(record: Record, uninformed: float, trained: Gain) -> str | None:
+    """Return a message if held-out rows gain much less from the model than rows that were trained on."""
+    gain = record.discrete - uninformed
+    if gain >= MIN_SHARE_KEPT * trained.gain or not _is_fall(trained.gain, gain):
         return None
     return (
-        f"the validation bound fell from {best.discrete:.1f} nats at iteration {best.iteration} to "
-        f"{last.discrete:.1f} at {last.iteration} while the training bound rose: the model overfits; the best "
-        "parameters are kept, but use more rows, smaller networks or fewer iterations"
+        f"the model overfits: rows that were trained on gain {trained.gain:.4g} nats over a model that is the same for "
+        f"all rows (their bound is {trained.bound:.4g}), and held-out rows {gain:.4g} (their bound is "
+        f"{record.discrete:.4g}); use more rows, smaller networks (hidden), fewer features (n_components) or rate "
+        "above 1"
     )
