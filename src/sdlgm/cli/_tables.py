@@ -10,6 +10,7 @@ import typer
 
 from sdlgm.cli._arguments import split_names
 from sdlgm.cli._commands import Command, set_signature
+from sdlgm.errors import DataError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,6 +99,20 @@ def with_table_options(command: Command) -> Command:
     given = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
     set_signature(wrapped, [*given, *own.values()])
     return wrapped
+
+
+def check_decodable(path: Path, estimator: "SDLGM") -> None:
+    """Raise if a file of this kind cannot have the columns of the data. Call this before work."""
+    from sdlgm.data import Schema
+
+    schema: Schema | None = estimator.schema_
+    if path.suffix != ".npy" or schema is None:
+        return
+    for column in schema.columns:
+        if column.kind != "number":
+            raise DataError(
+                f"{path}: column {column.name!r} of the data is a {column.kind}, not a number; write .csv or .parquet"
+            )
 
 
 def write_decoded(path: Path, estimator: "SDLGM", matrix: "np.ndarray", codes: Path | None = None) -> str:

@@ -17,7 +17,7 @@ from sdlgm.cli._errors import handle_errors
 from sdlgm.cli._models import check_model, exit_if_interrupted, load_model
 from sdlgm.cli._options import with_settings
 from sdlgm.cli._output import print_line, print_message, print_table
-from sdlgm.cli._tables import with_table_options, write_decoded
+from sdlgm.cli._tables import check_decodable, with_table_options, write_decoded
 from sdlgm.errors import DataError
 
 if TYPE_CHECKING:
@@ -205,6 +205,7 @@ def decode(
         from sdlgm import SDLGM
 
         estimator = load_model(model, SDLGM)
+        check_decodable(data, estimator)
         decoded = estimator.inverse_transform(counts, encoded=True)
         written = write_decoded(data, estimator, decoded, codes)
     print_line(f"data: {data} ({written})")
@@ -259,12 +260,13 @@ def sample(
     """
     from sdlgm.data import TABLES, check_writable
 
-    check_writable(data, TABLES)
+    check_writable(data, TABLES, inputs=[model])
     check_model(model, "SDLGM")
     with Progress(f"draw {n:,} rows"):
         from sdlgm import SDLGM
 
         estimator = load_model(model, SDLGM)
+        check_decodable(data, estimator)
         drawn = estimator.sample(n, random_state=seed, encoded=True)
         written = write_decoded(data, estimator, drawn)
     print_line(f"data: {data} ({written})")
