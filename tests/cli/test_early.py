@@ -31,7 +31,7 @@ MISTAKES = {
     "detect, no file": (("detect", "MODEL", "no.csv", *TABLE), "no.csv: there is no such file"),
     "encode, ending": (("encode", "MODEL", "digits", *TABLE), "codes are written to a .npz file"),
     "encode, no folder": (("encode", "MODEL", "digits", "--out", "no/such/c.npz"), "make it first"),
-    "encode, no folder for parts": (("encode", "MODEL", "digits", "--out", "no/such/codes"), "make it first"),
+    "encode, no folder but a file": (("encode", "MODEL", "digits", "--out", "OUT"), "is a file"),
     "decode, no folder": (("decode", "MODEL", "no.npz", "--out", "no/such/d.csv"), "make it first"),
     "report, no folder": (("report", "MODEL", "digits", "--out", "no/such/r.html"), "make it first"),
     "detect, ending": (("detect", "MODEL", "digits", *OUT), "cannot write this kind of file"),
@@ -45,6 +45,11 @@ MISTAKES = {
     "count fit, no folder": (("count", "fit", "x.npz", "--out", "no/such/m"), "make it first"),
     "count predict, ending": (("count", "predict", "MODEL", "x.csv", *OUT), "cannot write this kind of file"),
     "count predict, no folder": (("count", "predict", "MODEL", "x.csv", "--out", "no/p.csv"), "make it first"),
+    "compress, no file": (("compress", "no.csv", "--model", "MODEL", *OUT), "no.csv: there is no such file"),
+    "compress, ending": (("compress", "digits", "--model", "MODEL", *TABLE), "it is written as .sdl"),
+    "compress, no folder": (("compress", "digits", "--model", "MODEL", "--out", "no/such/c.sdl"), "make it first"),
+    "decompress, no file": (("decompress", "no.sdl", "--model", "MODEL", *TABLE), "no.sdl: there is no such file"),
+    "info, no file": (("info", "no.sdl"), "no.sdl: there is no such file"),
     "sample, no model": (("sample", "no.sdlgm", *TABLE), "no.sdlgm: there is no such file"),
     "classify fit, no file": (("classify", "fit", "no.csv", *OUT), "no.csv: there is no such file"),
     "classify fit, out of range": (("classify", "fit", "emotions", *OUT, "--dropout", "2"), "--dropout: 2 is out of"),
@@ -58,6 +63,7 @@ MISTAKES = {
 
 @pytest.fixture
 def files(tmp_path) -> dict[str, str]:
+    (tmp_path / "out").write_text("a file that is there")
     (tmp_path / "words.txt").write_text("some words that are neither data nor a model")
     document = {"format": "sdlgm-model", "version": 2, "document": {"estimator": "SDLGM"}}
     header = json.dumps({"__metadata__": {"sdlgm": json.dumps(document)}}).encode()

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from commands import FAST, run, text
-from sdlgm import load
+from sdlgm import SDLGM, load
 from sdlgm.cli import _tables
 from sdlgm.data import read_codes, write_codes
 from sdlgm.data.series import LONGEST_WINDOW, MAX_GAP
@@ -138,3 +138,12 @@ def test__fit__array_in_windows__is_decoded_with_made_names(tmp_path):
     run("encode", tmp_path / "m", tmp_path / "t.npy", "--out", tmp_path / "c.npz")
     run("decode", tmp_path / "m", tmp_path / "c.npz", "--out", tmp_path / "d.npy")
     assert np.load(tmp_path / "d.npy").shape == (40, 2)
+
+
+def test__sample__npy_of_categories__is_refused_before_work(tmp_path, monkeypatch):
+    rows = [f"{kind},{number}" for number in range(20) for kind in ("a", "b")]
+    (tmp_path / "t.csv").write_text("\n".join(["kind,number", *rows]))
+    run("fit", tmp_path / "t.csv", "--out", tmp_path / "m.sdlgm", *FAST)
+    monkeypatch.setattr(SDLGM, "sample", lambda *_, **__: pytest.fail("worked"))
+    result = run("sample", tmp_path / "m.sdlgm", "--out", tmp_path / "x.npy", code=2)
+    assert "x.npy: column 'kind' of the data is a category, not a number; write .csv or .parquet" in text(result.stderr)

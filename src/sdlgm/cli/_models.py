@@ -30,6 +30,12 @@ def exit_if_interrupted(*estimators: "SDLGM | SDLGMClassifier | SDLGMCounter") -
         raise typer.Exit(exit_code(KeyboardInterrupt()))
 
 
+def check_folder(path: Path) -> None:
+    """Raise if a folder to write to is a file. Call this before work."""
+    if path.exists() and not path.is_dir():
+        raise DataError(f"{path}: is a file; name a folder")
+
+
 def check_model(path: Path, kind: str) -> None:
     """Raise for a file that is missing or of another kind, without torch, whose import takes seconds.
 

@@ -7,7 +7,7 @@ import typer
 
 from sdlgm.cli._arguments import Seed
 from sdlgm.cli._errors import handle_errors
-from sdlgm.cli._models import exit_if_interrupted
+from sdlgm.cli._models import check_folder, exit_if_interrupted
 from sdlgm.cli._output import print_line
 from sdlgm.cli.unsupervised import check_report_dependencies, print_evaluation
 
@@ -27,6 +27,7 @@ def demo(
 
     $ sdlgm demo --out demo
     """
+    check_folder(folder)
     check_report_dependencies()
     from sdlgm.data import check_writable, load_data, write_codes, write_table
 

@@ -14,7 +14,7 @@ from sdlgm._optional import optional_import
 from sdlgm._progress import Progress
 from sdlgm.cli._arguments import AsJson, Data, LabelColumn, Model, ModelOut, OneFile, Seed, TableOut
 from sdlgm.cli._errors import handle_errors
-from sdlgm.cli._models import check_model, exit_if_interrupted, load_model
+from sdlgm.cli._models import check_folder, check_model, exit_if_interrupted, load_model
 from sdlgm.cli._options import with_settings
 from sdlgm.cli._output import print_line, print_message, print_table
 from sdlgm.cli._tables import check_decodable, with_table_options, write_decoded
@@ -136,6 +136,8 @@ def encode(
 
     if codes.suffix not in (*CODES, "") and not codes.is_dir():  # a folder that exists is continued
         raise DataError(f"{codes}: codes are written to a .npz file, or to a folder, whose name has no ending")
+    if codes.suffix not in CODES:
+        check_folder(codes)
     check_model(model, "SDLGM")
     check_source(data)
     if codes.suffix not in CODES:
