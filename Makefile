@@ -33,11 +33,11 @@ help:
 
 # The environment of a user, and of a developer.
 .venv/.user: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP_INSTALL) -e '.[data,report]'
+	$(PIP_INSTALL) -e '.[data,report,codec]'
 	@touch $@
 
 .venv/.developer: .venv/.user
-	$(PIP_INSTALL) -e '.[data,report,distributed,test,lint,build]'
+	$(PIP_INSTALL) -e '.[data,report,codec,distributed,test,lint,build]'
 	@touch $@
 
 install: .venv/.developer

@@ -51,7 +51,9 @@ def test__python__on_a_page__runs_from_top_to_bottom(page, capsys):
 
 
 @pytest.mark.filterwarnings("default")  # the commands show them
-@pytest.mark.parametrize("page", ["docs/series.md", "docs/tables.md", "docs/wire.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/series.md", "docs/tables.md", pytest.param("docs/wire.md", marks=pytest.mark.slow)]
+)
 def test__python_and_commands__on_a_page__run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

@@ -48,6 +48,9 @@ def compress(
         bool, typer.Option("--follow", help="Write a message for each line as it comes, as a line of base64.")
     ] = False,
     checksum: Checksum = False,
+    lossless: Annotated[
+        bool, typer.Option("--lossless", help="Write the rows themselves, which have to be zeros and ones.")
+    ] = False,
     label_column: LabelColumn = None,
     stride: Annotated[
         int | None, typer.Option(help="Rows from a window to the next; none for that of the fit.", min=1)
@@ -60,6 +63,8 @@ def compress(
     $ sdlgm compress - --follow --model model.sdlgm --out -
     """
     check_model(model, "SDLGM")
+    if lossless and follow:
+        raise typer.BadParameter("--lossless is for files; leave out --follow.")
     if follow:
         _compress_lines(data, model, out, checksum=checksum)
         return
@@ -73,17 +78,22 @@ def compress(
 
     estimator = load_model(model, SDLGM)
     rows = open_for_model(data, estimator, label_column, stride)
-    written = 0
+    written, note = 0, ""
 
     def write(path: Path) -> None:
-        nonlocal written
+        nonlocal written, note
         with path.open("wb") as file:
-            written = estimator.codec_.write(file, estimator.transform_batches(rows.batches))
+            if lossless:
+                written, n_first_bits = estimator.write_lossless(file, rows.batches)
+                note = f", with {n_first_bits} first bits"
+            else:
+                written = estimator.codec_.write(file, estimator.transform_batches(rows.batches))
 
     with Progress(f"compress {data}"):
         write_atomic(out, write)
     n_bytes = out.stat().st_size
-    print_line(f"compressed: {out} ({written} rows, {n_bytes} bytes, {8 * n_bytes / max(written, 1):.1f} bits each)")
+    size = f"{n_bytes} bytes, {8 * n_bytes / max(written, 1):.1f} bits each{note}"
+    print_line(f"compressed: {out} ({written} rows, {size})")
 
 
 @app.command()
@@ -112,9 +122,14 @@ def decompress(
     _check_file(data)
     check_writable(out, TABLES, inputs=[model, data])
     from sdlgm import SDLGM
-    from sdlgm.codec import joined
+    from sdlgm.codec import has_rows, joined
 
     estimator = load_model(model, SDLGM)
+    if has_rows(data):
+        with Progress("decompress"):
+            written = write_decoded(out, estimator, estimator.decompress(data))
+        print_line(f"data: {out} ({written})")
+        return
     parts, damage = [estimator.codec_.no_codes], None
     with Progress("decompress"):
         try:

@@ -1,6 +1,7 @@
 """Codes to bytes and back, under the prior of the model that made them.
 
-`Codec` writes single codes as messages with a ceiling (`max_bytes`), and many codes as ``.sdl`` files.
+`Codec` writes single codes as messages with a ceiling (`max_bytes`), and many codes as ``.sdl`` files. `BitsBack`
+writes binary rows without loss.
 """
 
 import hashlib
@@ -11,11 +12,12 @@ from typing import Protocol
 import numpy as np
 
 from sdlgm.codec._codes import CHECKSUM_BYTES, Codec, joined
-from sdlgm.codec._files import FINGERPRINT_BYTES, KINDS, VERSION, opened
+from sdlgm.codec._files import FINGERPRINT_BYTES, KINDS, ROWS, VERSION, Source, opened
+from sdlgm.codec._lossless import BitsBack
 from sdlgm.codec._priors import integer_prior
 from sdlgm.model.modules import SDLGMModule
 
-__all__ = ["Codec", "codec_of", "describe", "joined", "max_bytes"]
+__all__ = ["BitsBack", "Codec", "codec_of", "describe", "has_rows", "joined", "max_bytes"]
 
 
 class HasCodec(Protocol):
@@ -80,6 +82,22 @@ def _fingerprint(module: SDLGMModule, further: Mapping[str, np.ndarray]) -> byte
         digest.update(f"{name} {little.dtype.str} {little.shape}\n".encode())
         digest.update(little.tobytes())
     return digest.digest()[:FINGERPRINT_BYTES]
+
+
+def has_rows(source: Source) -> bool:
+    """Return whether a ``.sdl`` file has rows without loss, rather than codes.
+
+    Parameters
+    ----------
+    source : bytes, path or binary file
+
+    Returns
+    -------
+    answer : bool
+
+    """
+    with opened(source) as reader:
+        return reader.kind == ROWS
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, int | float | str]:

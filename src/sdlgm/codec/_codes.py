@@ -262,7 +262,7 @@ class Codec:
 
         """
         with _files.opened(source) as reader:
-            reader.check_model(self.fingerprint)
+            reader.check_model(self.fingerprint, _files.CODES)
             for n_rows, block in reader.blocks():
                 yield self.from_block(block, n_rows)
 
@@ -281,7 +281,7 @@ class Codec:
 
         """
         with _files.opened(source) as reader:
-            reader.check_model(self.fingerprint)
+            reader.check_model(self.fingerprint, _files.CODES)
             blocks = [b for b in reader.index() if b.first_row < last and first < b.first_row + b.n_rows]
             parts = [self.from_block(reader.block(block), block.n_rows) for block in blocks]
         before = blocks[0].first_row if blocks else first

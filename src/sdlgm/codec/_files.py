@@ -117,8 +117,10 @@ class Reader:
             raise DataError(f"{where}: file version {version}.{self.kind} is not known to this sdlgm; use a newer one")
         self.fingerprint = header[len(MAGIC) + 2 :]
 
-    def check_model(self, fingerprint: bytes) -> None:
-        """Raise if the file is of another model."""
+    def check_model(self, fingerprint: bytes, kind: int) -> None:
+        """Raise if the file is of another model, or has other content."""
+        if kind != self.kind:
+            raise DataError(f"{self.where}: has {KINDS[self.kind]}, and not {KINDS[kind]}")
         if fingerprint != self.fingerprint:
             raise DataError(
                 f"{self.where}: was made by the model {self.fingerprint.hex()}, and this is the model "

@@ -1,18 +1,23 @@
 """Rows as bytes and back: the methods of an estimator that do so."""
 
+import io
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sdlgm._limits import check_memory
-from sdlgm.estimators._fitted import FittedSDLGM
+from sdlgm.estimators._fitted import BATCH, FittedSDLGM
+from sdlgm.estimators._preparation import dense, in_batches
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-    from sdlgm.codec import Codec
+    from sdlgm.codec import BitsBack, Codec
     from sdlgm.codec._files import Source
+    from sdlgm.data import RowFiles
+    from sdlgm.train.batches import Rows
 
 
 class CompressionMixin:
@@ -32,7 +37,7 @@ class CompressionMixin:
         check_is_fitted(self)
         return self._fitted.codec
 
-    def compress(self, X) -> bytes:
+    def compress(self, X, *, lossless: bool = False) -> bytes:
         """Encode rows, and return their codes as the content of a ``.sdl`` file.
 
         Codes are as long as the prior says: -log2 p(z) bits each, and less than one percent more for a thousand rows.
@@ -41,6 +46,10 @@ class CompressionMixin:
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features_in), path, or iterator of batches
+        lossless : bool, default=False
+            Write the rows themselves, which have to be zeros and ones, with as many bits as the bound `elbo` says. Only
+            the same machine, with the same versions of its libraries, is sure to read them. Needs ``prior="chain"``,
+            ``likelihood="bernoulli"`` and the extra ``codec``.
 
         Returns
         -------
@@ -48,10 +57,35 @@ class CompressionMixin:
 
         """
         check_is_fitted(self)
-        return self.codec_.to_bytes(self._sparse_codes(X))
+        if not lossless:
+            return self.codec_.to_bytes(self._sparse_codes(X))
+        file = io.BytesIO()
+        self.write_lossless(file, [X])
+        return file.getvalue()
+
+    def write_lossless(self, file: IO[bytes], batches: Iterable[Any]) -> tuple[int, int]:
+        """Write rows of zeros and ones without loss, as `compress` does, for data that are larger than memory.
+
+        Parameters
+        ----------
+        file : binary file
+        batches : iterable of X
+
+        Returns
+        -------
+        n_rows : int
+            Number of rows written.
+        n_first_bits : int
+            How many bits of the file are there because a block has to begin with some: about those of one code each.
+
+        """
+        check_is_fitted(self)
+        return self._bits_back.write(file, (part for X in batches for part in self._binary_batches(X)))
 
     def decompress(self, content: "Source") -> Any:
         """Return the rows that the codes of a ``.sdl`` file decode to, as `inverse_transform` does.
+
+        Rows that were written without loss are returned as they were, zeros and ones of uint8.
 
         Parameters
         ----------
@@ -63,14 +97,16 @@ class CompressionMixin:
 
         """
         check_is_fitted(self)
+        from sdlgm.codec import has_rows, joined
+
+        if has_rows(content):
+            return np.concatenate([np.empty((0, self.n_features_in_), np.uint8), *self._bits_back.read(content)])
         n_bytes = len(content) if isinstance(content, bytes) else 0
         parts, n_rows = [self.codec_.no_codes], 0
         for part in self.codec_.read(content):
             n_rows += part.get_shape()[0]
             check_memory("the rows", n_rows * self.n_features_in_ * 8, n_bytes, "use decompress_batches")
             parts.append(part)
-        from sdlgm.codec import joined
-
         return self.inverse_transform(joined(parts))
 
     def decompress_batches(self, content: "Source") -> Iterator[Any]:
@@ -87,6 +123,10 @@ class CompressionMixin:
 
         """
         check_is_fitted(self)
+        from sdlgm.codec import has_rows
+
+        if has_rows(content):
+            return self._bits_back.read(content)
         return (self.inverse_transform(codes) for codes in self.codec_.read(content))
 
     def to_messages(self, X, *, checksum: bool = False) -> list[bytes]:
@@ -124,6 +164,20 @@ class CompressionMixin:
         """
         check_is_fitted(self)
         return self.inverse_transform(self.codec_.from_messages(messages, checksum=checksum))
+
+    @property
+    def _bits_back(self) -> "BitsBack":
+        from sdlgm.codec import BitsBack
+
+        return BitsBack(self._fitted.module, self.codec_)
+
+    def _binary_batches(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield a few rows at a time, in full."""
+        rows = self._fitted_rows(X)
+        return (dense(batch) for batch in in_batches(rows, BATCH))
+
+    def _fitted_rows(self, X: Any) -> "Rows | RowFiles":
+        raise NotImplementedError
 
     def _sparse_codes(self, X: Any) -> "sp.csr_matrix":
         """Return codes as a matrix, whatever container `transform` is set to return."""
