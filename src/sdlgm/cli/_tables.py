@@ -109,9 +109,9 @@ def check_decodable(path: Path, estimator: "SDLGM") -> None:
     if path.suffix != ".npy" or schema is None:
         return
     for column in schema.columns:
-        if column.kind != "number":
+        if column.kind == "category":
             raise DataError(
-                f"{path}: column {column.name!r} of the data is a {column.kind}, not a number; write .csv or .parquet"
+                f"{path}: column {column.name!r} of the data is a category, not a number; write .csv or .parquet"
             )
 
 
