@@ -318,6 +318,43 @@ def features(
 
 @app.command()
 @_clear_errors
+def codec(
+    result: ResultOut = Path("codec.json"),
+    data: Annotated[str, typer.Option(help="mnist or digits.")] = "mnist",
+    iterations: Iterations = 10_000,
+    tried: Annotated[int, typer.Option(help="Codes to try the ceiling of messages with.", min=1)] = 1_000_000,
+    work: Work = Path("runs"),
+) -> None:
+    """Measure the size of codes on the wire, the speed, and the ceiling of messages.
+
+    `python -m reproduction codec --out docs/results/codec.json`
+    """
+    from reproduction.codec import reproduce_codec
+
+    with _results_in(result):
+        reproduce_codec(result, data=data, iterations=iterations, tried=tried, work_folder=work)
+
+
+@app.command()
+@_clear_errors
+def lossless(
+    result: ResultOut = Path("lossless.json"),
+    data: Annotated[str, typer.Option(help="mnist or digits.")] = "mnist",
+    iterations: Iterations = 10_000,
+    work: Work = Path("runs"),
+) -> None:
+    """Compress binary pictures without loss, with the SDLGM and with other compressors.
+
+    `python -m reproduction lossless --out docs/results/lossless.json`
+    """
+    from reproduction.lossless import reproduce_lossless
+
+    with _results_in(result):
+        reproduce_lossless(result, data=data, iterations=iterations, work_folder=work)
+
+
+@app.command()
+@_clear_errors
 def imputation(
     result: ResultOut = Path("imputation.json"),
     data: Annotated[str, typer.Option(help="Data sets, separated by commas. Default: all.")] = "",

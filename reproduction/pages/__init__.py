@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from reproduction.pages import (
     budgets,
+    codec,
     counts,
     features,
     figures,
@@ -71,6 +72,12 @@ WHOLE: dict[str, Callable[[Results], str]] = {
     "docs/results/figures/figures.md": lambda results: figures.page(results["figures/figures"]),
 }
 """Pages that are generated as a whole."""
+LATER: dict[str, Callable[[dict[str, Any]], str]] = {
+    QUALITY: quality.page,
+    "codec": codec.page,
+    "lossless": codec.lossless_page,
+}
+"""Pages of results that need not be there, by the name of the result."""
 WITH_BLOCKS: dict[str, Callable[[Results], dict[str, list[str]]]] = {
     "README.md": readme.blocks,
     "docs/results/README.md": glance.blocks,
@@ -126,15 +133,14 @@ def find_problems(root: Path = ROOT) -> list[str]:
 
 def _load_results(root: Path) -> Results:
     folder = root / "docs" / "results"
-    names = [*RESULTS, QUALITY] if (folder / f"{QUALITY}.json").exists() else RESULTS
+    names = [*RESULTS, *(name for name in LATER if (folder / f"{name}.json").exists())]
     return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names}
 
 
 def _texts(root: Path, results: Results) -> dict[str, str]:
     """Return the text of every page that is generated or has generated blocks."""
     texts = {name: page(results) for name, page in WHOLE.items()}
-    if QUALITY in results:
-        texts[f"docs/results/{QUALITY}.md"] = quality.page(results[QUALITY])
+    texts |= {f"docs/results/{name}.md": page(results[name]) for name, page in LATER.items() if name in results}
     for name, blocks in WITH_BLOCKS.items():
         try:
             texts[name] = fill((root / name).read_text(encoding="utf-8"), blocks(results))

@@ -144,6 +144,8 @@ def test__help__every_command__is_there():
         "priors",
         "features",
         "imputation",
+        "codec",
+        "lossless",
         "quality",
         "long",
         "pages",
