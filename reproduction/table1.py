@@ -323,6 +323,8 @@ def run_version(estimator: SDLGM, sdlgm_version: str = __version__) -> str:
         params["max_iter"] = 10_000
     if params["early_stopping"] == "auto":  # as with any number of iterations
         params["early_stopping"] = False
+    for name, value in {"batch_size": 100, "learning_rate": 3e-3}.items():  # "auto", with any number of iterations
+        params[name] = value if params[name] == "auto" else params[name]
     return versioned(params, sdlgm_version)
 
 

@@ -21,7 +21,7 @@ from sdlgm._progress import Progress
 from sdlgm.data import RowFiles, SpooledRows, is_stream, rows_of
 from sdlgm.errors import DataError
 from sdlgm.estimators import _diagnosis, _evaluation, _scores
-from sdlgm.estimators._base import COMMON_CONSTRAINTS, RandomState, TorchEstimator, check_widths
+from sdlgm.estimators._base import COMMON_CONSTRAINTS, Limits, RandomState, TorchEstimator, check_widths
 from sdlgm.estimators._checks import check_count, check_positive, has_compiler, usable_device, without_names_warning
 from sdlgm.estimators._codes import check_codes, sparse_rows, stack_rows
 from sdlgm.estimators._columns import Choice, choose, given
@@ -79,6 +79,10 @@ FEW_FEATURES = 512
 """Largest number of features for which posteriors have full rank by default."""
 RANK = 32
 """Rank of couplings, if none is given."""
+BATCH, LARGE_BATCH = 100, 500
+"""Rows of a batch by default: the large one for a fit that the time limits."""
+RATE, RATE_OF_LARGE_BATCH = 3e-3, 6e-3
+"""Learning rate by default, for batches smaller than the large one and for others."""
 BOUNDS = ("training_bound", "validation_bound")
 """What is known of the bounds of a fit."""
 FEW_ROWS, FEWEST_HELD_OUT = 5000, 20
@@ -208,10 +212,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         Seconds of wall time of `fit`, beside ``max_iter``. Weight of the KL, learning rate and temperatures follow the
         share of it that is used, so that a fit that ends by time ends annealed. The same seed then gives another model
         each time. The time before a resumption counts.
-    batch_size : int, default=100
-        Rows in a batch.
-    learning_rate : float, default=3e-3
-        Learning rate of Adam.
+    batch_size : int or "auto", default="auto"
+        Rows in a batch. ``"auto"`` is 100; with ``max_time`` it is 500, which learns more in the same time.
+    learning_rate : float or "auto", default="auto"
+        Learning rate of Adam. ``"auto"`` is 0.003, or 0.006 with batches of 500 rows or more.
     lr_decay : float, default=0.5
         Last fraction of the run over which the learning rate falls linearly to zero.
     early_stopping : bool or "auto", default="auto"
@@ -343,7 +347,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         "learn_temperature": ["boolean"],
         "final_temperature": [Interval(Real, 0, None, closed="neither"), None],
         "kl_warmup": [Interval(Real, 0, 1, closed="both")],
-        "batch_size": [Interval(Integral, 2, None, closed="left")],
+        "batch_size": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"})],
+        "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "early_stopping": ["boolean", StrOptions({"auto"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
@@ -383,8 +388,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         kl_warmup: float = 0.3,
         max_iter: int | Literal["auto"] = "auto",
         max_time: float | None = None,
-        batch_size: int = 100,
-        learning_rate: float = 3e-3,
+        batch_size: int | Literal["auto"] = "auto",
+        learning_rate: float | Literal["auto"] = "auto",
         lr_decay: float = 0.5,
         early_stopping: bool | Literal["auto"] = "auto",
         validation_fraction: float = 0.1,
@@ -495,12 +500,13 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         seed = self._seed_of(self.random_state)
         with Progress("read rows", visible=bool(self.verbose) and processes.is_first):
             data = prepare_training(rows, self._validation_fraction(rows), seed, weights)
-        if self.devices * self.num_nodes > 1 and data.n_rows < self.batch_size:
+        if self.devices * self.num_nodes > 1 and data.n_rows < self._batch_size(self.max_time):
             raise ValueError(
-                f"batch_size={self.batch_size}, and there are {data.n_rows} rows to train on; set a smaller one"
+                f"batch_size={self._batch_size(self.max_time)}, and there are {data.n_rows} rows to train on; set a "
+                "smaller one"
             )
         fitted = self._new_model(data.columns, data.profile, seed, data.n_rows)
-        config = self._train_config(fitted.likelihood, stop_early=data.held_out)
+        config = self._train_config(fitted.likelihood, self._limits(), stop_early=data.held_out)
         trainer = train.Trainer(fitted.module, config, seed, processes, n_rows=data.n_rows)
         monitor, of_trained = (
             _monitor(fitted, part, seed, data.columns.share_missing) for part in (data.watched, data.trained)
@@ -510,7 +516,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
             watched=monitor.mean_of(log_prob, binarized, device),
             trained=of_trained.mean_of(log_prob, binarized, device),
         )
-        batches = data.batches(int(self.batch_size), seed, fitted.scaling.apply)
+        batches = data.batches(config.batch_size, seed, fitted.scaling.apply)
         try:
             self._run(fitted, trainer, batches, monitor, callback, start)
         finally:
@@ -619,9 +625,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
             self._check_same_model()
             for _ in _evaluation.prepared_batches(fitted, rows):  # raise for bad values before anything changes
                 pass
-        config = self._train_config(fitted.likelihood)
-        config = replace(config, lr_decay=0.0, max_iter=self._iterations(), max_time=None)
-        n_batches = max(1, rows.shape[0] // self.batch_size)
+        config = self._train_config(fitted.likelihood, {"max_iter": self._iterations(), "max_time": None})
+        config = replace(config, lr_decay=0.0)
+        n_batches = max(1, rows.shape[0] // config.batch_size)
 
         def batches(trainer: train.Trainer) -> Iterator[Batch]:
             of_parts = in_parts(np.ones(rows.shape[0]) if weights is None else weights, n_batches)
@@ -686,7 +692,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
 
     def _describe(self, base: Fitted[SDLGMModule], likelihood: str) -> FittedSDLGM:
         """Return a model with the settings that its evaluation depends on."""
-        config = self._train_config(likelihood)
+        config = self._train_config(likelihood, self._limits())
         return FittedSDLGM(
             **vars(base),
             likelihood=likelihood,
@@ -794,10 +800,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
 
     def _check_distributed(self, callback: object) -> None:
         """Raise for settings that several processes cannot have."""
-        n = self.devices * self.num_nodes
-        if self.batch_size % n or self.batch_size < 2 * n:
+        n, batch_size = self.devices * self.num_nodes, self._batch_size(self.max_time)
+        if batch_size % n or batch_size < 2 * n:
             raise ValueError(
-                f"batch_size={self.batch_size} cannot be divided among {n} processes; each needs the same number of "
+                f"batch_size={batch_size} cannot be divided among {n} processes; each needs the same number of "
                 "rows, two or more"
             )
         if not isinstance(self.random_state, Integral):
@@ -884,11 +890,24 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
             return min(RANK, int(self.n_components)) if many else None
         return None if self.posterior_rank is None else int(self.posterior_rank)
 
-    def _train_config(self, likelihood: str, *, stop_early: bool = False) -> train.TrainConfig:
+    def _batch_size(self, max_time: float | None) -> int:
+        """Return the rows of a batch of a run."""
+        if self.batch_size == "auto":
+            return BATCH if max_time is None else LARGE_BATCH
+        return int(self.batch_size)
+
+    def _learning_rate(self, batch_size: int) -> float:
+        """Return the learning rate for batches of this size."""
+        if self.learning_rate == "auto":
+            return RATE if batch_size < LARGE_BATCH else RATE_OF_LARGE_BATCH
+        return float(self.learning_rate)
+
+    def _train_config(self, likelihood: str, limits: Limits, *, stop_early: bool = False) -> train.TrainConfig:
+        batch_size = self._batch_size(limits["max_time"])
         return train.TrainConfig(
-            **self._limits(),
-            batch_size=int(self.batch_size),
-            learning_rate=float(self.learning_rate),
+            **limits,
+            batch_size=batch_size,
+            learning_rate=self._learning_rate(batch_size),
             lr_decay=float(self.lr_decay),
             kl_warmup=float(self.kl_warmup),
             final_temperature=None if self.final_temperature is None else float(self.final_temperature),
