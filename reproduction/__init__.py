@@ -18,6 +18,7 @@ internals:
 - ``sdlgm.model.modules``: the unsupervised and the counting module
 - ``sdlgm.model.networks``: the encoders
 - ``sdlgm.model.noise`` and ``sdlgm.model.shards``: random numbers
+- ``sdlgm.train.clock``: the clock of ``max_time``
 - ``sdlgm.report.figures``: pictures of a fitted model, and their colours
 
 All of them but ``_files``, ``_signals`` and ``report.figures`` are imported by `reproduction.internals` alone. The

@@ -295,8 +295,9 @@ def test__measure__unbiased_and_biased__can_be_told_apart():
     assert biased["bias"] > 8 * biased["bias_error"]
 
 
-def test__long_run__interrupted__goes_on_with_its_curve(tmp_path):
-    options = {"data": "digits", "iterations": 10, "seed": 0, "work_folder": tmp_path, "verbose": False}
+@pytest.mark.parametrize("one_layer", [False, True])
+def test__long_run__interrupted__goes_on_with_its_curve(one_layer, tmp_path):
+    options = {"data": "digits", "one_layer": one_layer, "iterations": 10, "seed": 0, "work_folder": tmp_path, "verbose": False}
     result = long_run(tmp_path / "long.json", **options)
     assert [point["iteration"] for point in result["curve"]] == list(range(1, 11))
     assert result["curve"][-1]["seconds"] > 0
@@ -304,7 +305,9 @@ def test__long_run__interrupted__goes_on_with_its_curve(tmp_path):
     again = long_run(tmp_path / "again.json", **options)
     assert again["test"] == result["test"]
     assert json.loads((tmp_path / "again.json").read_text())["curve"] == result["curve"]
-    assert load(folder / "model.sdlgm").n_iter_ == 10
+    model = load(folder / "model.sdlgm")
+    assert model.n_iter_ == 10
+    assert len(model.hidden) == (1 if one_layer else 3)
 
 
 def test__peers__budget__is_kept_and_more_is_better(digits):
