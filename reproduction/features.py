@@ -91,7 +91,7 @@ def measure(run: Run, folder: Path) -> dict[str, Any]:
     model.fit(rows)
     seconds = time.process_time() - start
     presence = np.asarray((model.sample_codes(rows, random_state=0) > 0).mean(axis=0)).ravel()
-    warmed_up = next(record for record in model.history_ if record.iteration >= model.kl_warmup * model.max_iter)
+    warmed_up = next(record for record in model.history_ if record.iteration >= model.kl_warmup * run["iterations"])
     return {
         "shape": rows.shape,
         "used_after_warm_up": _share(warmed_up.features_used, presence),

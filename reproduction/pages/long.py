@@ -65,8 +65,8 @@ def page(result: Mapping[str, Any], one_layer: Mapping[str, Any]) -> str:
             "",
             "![Validation bound against time](../images/long.png)",
             "",
-            f"The default network for so many rows, one hidden layer of {one_layer['settings']['hidden'][0]}, is better "
-            "after 10,000 iterations ([Table I](table1.md)) and has then learned what it can. After "
+            f"The default network for so many rows, one hidden layer of {one_layer['settings']['hidden'][0]}, is "
+            "better after 10,000 iterations ([Table I](table1.md)) and has then learned what it can. After "
             f"{one_layer['iterations']:,} iterations it is at {-ours['discrete']:.2f} on the test images "
             f"({-one_layer['validation']['discrete']:.2f} on validation images, "
             f"{-one_layer['train']['discrete']:.2f} on training images), with {ours['n_active_expected']:.1f} active "

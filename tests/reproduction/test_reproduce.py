@@ -297,7 +297,14 @@ def test__measure__unbiased_and_biased__can_be_told_apart():
 
 @pytest.mark.parametrize("one_layer", [False, True])
 def test__long_run__interrupted__goes_on_with_its_curve(one_layer, tmp_path):
-    options = {"data": "digits", "one_layer": one_layer, "iterations": 10, "seed": 0, "work_folder": tmp_path, "verbose": False}
+    options = {
+        "data": "digits",
+        "one_layer": one_layer,
+        "iterations": 10,
+        "seed": 0,
+        "work_folder": tmp_path,
+        "verbose": False,
+    }
     result = long_run(tmp_path / "long.json", **options)
     assert [point["iteration"] for point in result["curve"]] == list(range(1, 11))
     assert result["curve"][-1]["seconds"] > 0

@@ -30,7 +30,10 @@ def slow_steps(monkeypatch):
 
 @pytest.fixture
 def untimed(small):
-    return {name: value for name, value in small.items() if name != "max_iter"} | {"early_stopping": False, "random_state": 0}
+    return {name: value for name, value in small.items() if name != "max_iter"} | {
+        "early_stopping": False,
+        "random_state": 0,
+    }
 
 
 @pytest.mark.parametrize(
