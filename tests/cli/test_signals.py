@@ -77,6 +77,7 @@ def test__sigterm__encode__leaves_no_temporary_file(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"m", "rows.npy", "begun"}
 
 
+@pytest.mark.slow  # three interpreters that import torch
 def test__sigterm__fit_with_two_processes__ends_them_too(tmp_path):
     options = [*FAST, "--max-iter", 10**7, "--batch-size", 100, "--devices", 2, "--seed", 0]
     options += ["--checkpoint-dir", "c", "--checkpoint-every", 5]

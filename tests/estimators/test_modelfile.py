@@ -2,6 +2,8 @@ import copy
 import json
 import os
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -433,3 +435,9 @@ def test__load__tensor_of_a_shape_that_cannot_be__is_a_named_error(path):
     path.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + n_header :])
     with pytest.raises(ModelFileError, match="damaged"):
         sdlgm.load(path)
+
+
+def test__load__default_model__does_not_import_the_compiler_of_torch(fitted, tmp_path):
+    fitted.save(tmp_path / "m.sdlgm")
+    code = f"import sys, sdlgm; sdlgm.load({str(tmp_path / 'm.sdlgm')!r}); assert 'torch._dynamo' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

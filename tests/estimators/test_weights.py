@@ -92,7 +92,7 @@ def test__fit__weights_of_zero__leave_rows_out(measurements, small):
 
 def test__fit__weights__shift_the_model_to_heavy_rows(measurements, small):
     groups = measurements[:, 0] > np.median(measurements[:, 0])
-    settings = {**small, "max_iter": 200, "learning_rate": 0.01, "random_state": 0}
+    settings = {**small, "max_iter": 100, "learning_rate": 0.02, "random_state": 0}
     heavy = SDLGM(**settings).fit(measurements, sample_weight=np.where(groups, 20.0, 1.0))
     light = SDLGM(**settings).fit(measurements, sample_weight=np.where(groups, 1.0, 20.0))
     assert heavy.score(measurements[groups]) > light.score(measurements[groups])

@@ -76,7 +76,7 @@ class ChainPrior(nn.Module):
             with torch.no_grad():
                 self.bias.copy_(torch.logit(usage.first_shares(n_features, share)))
         self.reads = nn.Parameter(torch.zeros(n_features, n_units))
-        self.writes = nn.Parameter(torch.randn(n_features, n_units) / math.sqrt(n_units))
+        self.writes = nn.Parameter(torch.randn(n_features, n_units).div_(math.sqrt(n_units)))
         self.start = nn.Parameter(torch.zeros(n_units)) if hidden else None
 
     def forward(self) -> ChainUnderChain:

@@ -138,8 +138,8 @@ class TemperedModule(TrainableModule):
 
     def _add_temperatures(self, gate: float, feature: float) -> None:
         self._initial_temperatures = gate, feature
-        self.log_gate_temperature = nn.Parameter(torch.tensor(gate).log())
-        self.log_feature_temperature = nn.Parameter(torch.tensor(feature).log())
+        self.log_gate_temperature = nn.Parameter(torch.tensor(_log(gate)))
+        self.log_feature_temperature = nn.Parameter(torch.tensor(_log(feature)))
 
     @property
     def temperatures(self) -> Temperatures:
@@ -152,3 +152,8 @@ class TemperedModule(TrainableModule):
     def schedule_temperatures(self, schedule: Callable[[float], float]) -> None:
         for parameter, initial in zip(self.temperature_parameters(), self._initial_temperatures, strict=True):
             parameter.fill_(math.log(schedule(initial)))
+
+
+def _log(temperature: float) -> float:
+    """Return a logarithm in single precision, computed on the CPU: on the meta device torch imports its compiler."""
+    return torch.tensor(temperature, device="cpu").log().item()

@@ -18,7 +18,7 @@ class MemberLinear(nn.Module):
 
     def __init__(self, n_members: int, n_in: int, n_out: int):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(n_members, n_in, n_out) / n_in**0.5)
+        self.weight = nn.Parameter(torch.randn(n_members, n_in, n_out).div_(n_in**0.5))
         self.bias = nn.Parameter(torch.zeros(n_members, 1, n_out))
 
     def forward(self, x: Float[Tensor, "members batch n_in"]) -> Float[Tensor, "members batch n_out"]:

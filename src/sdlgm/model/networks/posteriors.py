@@ -200,7 +200,7 @@ class ChainPosterior(PosteriorNetwork):
             self.coupling = nn.Parameter(torch.zeros(n_features, n_features))
         else:
             self.reads = nn.Parameter(torch.zeros(n_features, options.rank))
-            self.writes = nn.Parameter(torch.randn(n_features, options.rank) / math.sqrt(options.rank))
+            self.writes = nn.Parameter(torch.randn(n_features, options.rank).div_(math.sqrt(options.rank)))
         self.rank = options.rank
 
     def _coupling(self) -> PosteriorCoupling:
