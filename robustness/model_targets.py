@@ -117,6 +117,8 @@ def answers(model: Any, rows: np.ndarray) -> Iterator[tuple[str, Callable[[], ob
         yield "inverse_transform", lambda: model.inverse_transform(codes)
         yield "sample", lambda: model.sample(3, random_state=0)
         yield "elbo", lambda: model.elbo(rows, random_state=0)
+        yield "compress", lambda: model.decompress(model.compress(rows))
+        yield "to_messages", lambda: model.from_messages(model.to_messages(rows))
         yield "relaxed", lambda: model.elbo(rows, bound="relaxed", random_state=0)
         yield "importance", lambda: model.elbo(rows, n_importance=3, random_state=0)
     else:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 from robustness.bombs import read_batches, read_rows
-from robustness.model_targets import MODEL_TARGETS
+from robustness.model_targets import BINARY, MODEL_TARGETS
 from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter, SDLGMError, load
 from sdlgm.data import (
     CodedParts,
@@ -154,6 +154,29 @@ def _read_coded_part(path: Path) -> None:
     read_codes(folder)
 
 
+@functools.cache
+def _sender() -> SDLGM:
+    """Return the model of which the wire targets read files and messages."""
+    return SDLGM(n_components=8, max_active=3, likelihood="bernoulli", **SMALL).fit(BINARY)
+
+
+def _lossless(path: Path) -> None:
+    path.write_bytes(_sender().compress(BINARY, lossless=True))
+
+
+def _read_wire(path: Path) -> None:
+    list(_sender().decompress_batches(path))
+
+
+def _message(*, checksum: bool) -> tuple[Callable[[Path], object], Callable[[Path], object]]:
+    """Return how to make and to read one message."""
+
+    def make(path: Path) -> None:
+        path.write_bytes(_sender().to_messages(BINARY[:1], checksum=checksum)[0])
+
+    return make, lambda path: _sender().from_messages([path.read_bytes()], checksum=checksum)
+
+
 def _text(content: str) -> Callable[[Path], object]:
     return lambda path: path.write_text(content)
 
@@ -234,6 +257,10 @@ TARGETS = {
     "codes_part": Target(
         ".parquet", lambda path: _write_part(path, [[0], [1, 2], []], [[1], [1, 3], []]), _read_coded_part
     ),
+    "wire": Target(".sdl", lambda path: path.write_bytes(_sender().compress(BINARY)), _read_wire),
+    "wire_lossless": Target(".sdl", _lossless, _read_wire),
+    "message": Target(".bin", *_message(checksum=False)),
+    "message_checksum": Target(".bin", *_message(checksum=True)),
     "npy": Target(".npy", lambda path: np.save(path, X), lambda path: load_data(str(path))),
     "npz": Target(".npz", lambda path: np.savez(path, X=X, counts=np.ones((12, 2))), read_counted),
     "rows": Target(".npy", lambda path: np.save(path, X), read_rows),
