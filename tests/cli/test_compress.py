@@ -2,9 +2,10 @@ import base64
 import json
 
 import numpy as np
+import pandas as pd
 
 from commands import run
-from sdlgm import load
+from sdlgm import SDLGM, load
 from sdlgm.codec import max_bytes
 
 
@@ -62,3 +63,53 @@ def test__follow__bad_lines__are_named(model, tmp_path):
     )
     (tmp_path / "m.txt").write_text("!!!\n")
     assert "line 1" in run("decompress", tmp_path / "m.txt", *arguments, code=2).stderr
+
+
+def test__follow__output_that_is_an_input__is_refused(model, tmp_path):
+    lines = tmp_path / "x.csv"
+    lines.write_text(",".join(["1"] * 64) + "\n")
+    own = tmp_path / "own.sdlgm"
+    own.write_bytes(model.read_bytes())
+    for out in (lines, own):
+        before = out.read_bytes()
+        result = run("compress", lines, "--follow", "--model", own, "--out", out, code=2)
+        assert "would be overwritten" in result.stderr
+        assert out.read_bytes() == before
+    assert run("decompress", lines, "--follow", "--model", own, "--out", lines, code=2)
+    assert lines.read_text()
+
+
+def test__follow__first_line__is_a_header_only_without_numbers(model, tmp_path):
+    lines, out, numbers = tmp_path / "x.csv", tmp_path / "y", ["0.5"] * 63
+    arguments = ("compress", lines, "--follow", "--model", model, "--out", out)
+    lines.write_text(",".join(["", *numbers]) + "\n" + ",".join(["nan", *numbers]) + "\n")
+    run(*arguments)
+    first, second = out.read_text().splitlines()  # a value is missing in both
+    assert first == second
+    lines.write_text(",".join(["1x", *numbers]) + "\n")
+    assert "line 1: could not convert" in run(*arguments, code=2).stderr
+
+
+def test__follow__columns_of_the_fit__have_to_be_in_their_order(tmp_path):
+    X = pd.DataFrame(np.random.default_rng(0).random((30, 2)), columns=["a", "b"])
+    SDLGM(n_components=4, max_active=2, max_iter=2, random_state=0).fit(X).save(tmp_path / "m.sdlgm")
+    lines = tmp_path / "x.csv"
+    arguments = ("compress", lines, "--follow", "--model", tmp_path / "m.sdlgm", "--out", tmp_path / "y")
+    lines.write_text("b,a\n1,2\n")
+    assert "line 1: has the columns b, a, and the model needs a, b" in run(*arguments, code=2).stderr
+    lines.write_text("a,b\n1,2\n")
+    run(*arguments)
+
+
+def test__follow__values_and_messages_that_are_none__are_named_with_their_line(model, tmp_path):
+    lines = tmp_path / "x.csv"
+    lines.write_text(",".join(["1"] * 64) + "\n" + ",".join(["inf"] * 64) + "\n")
+    arguments = ("--follow", "--model", model, "--out", tmp_path / "y")
+    assert "line 2: " in run("compress", lines, *arguments, code=2).stderr
+    lines.write_text("é\n", encoding="utf-8")
+    assert "line 1: " in run("decompress", lines, *arguments, code=2).stderr
+
+
+def test__compress_lossless__rows_that_are_not_binary__are_an_error_of_the_user(model, tmp_path):
+    result = run("compress", "digits:test", "--lossless", "--model", model, "--out", tmp_path / "x.sdl", code=2)
+    assert "lossless compression needs" in result.stderr or "only rows of zeros and ones" in result.stderr

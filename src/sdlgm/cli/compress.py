@@ -4,6 +4,7 @@ import base64
 import binascii
 import csv
 import json
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 
 from sdlgm._files import write_atomic
 from sdlgm._progress import Progress
+from sdlgm._user_errors import is_user_error
 from sdlgm.cli._arguments import AsJson, LabelColumn, TableOut
 from sdlgm.cli._errors import handle_errors
 from sdlgm.cli._models import check_model, load_model
@@ -174,26 +176,27 @@ def _check_file(path: Path) -> None:
 
 
 def _compress_lines(data: str, model: Path, out: Path, *, checksum: bool) -> None:
-    from sdlgm import SDLGM
+    from sdlgm.estimators._checks import without_names_warning
 
-    estimator = load_model(model, SDLGM)
-    _check_plain(estimator, model)
-    with _Opened(Path(data), "r") as lines, _Opened(out, "w") as messages:
-        for row in _rows(lines, estimator, data):
-            (message,) = estimator.to_messages(row, checksum=checksum)
+    estimator = _of_lines(data, model, out)
+    with without_names_warning(), _Opened(Path(data), "r") as lines, _Opened(out, "w") as messages:
+        for number, row in _rows(lines, estimator, data):
+            try:
+                (message,) = estimator.to_messages(row, checksum=checksum)
+            except ValueError as error:
+                if not is_user_error(error):
+                    raise
+                raise DataError(f"{data}, line {number}: {error}") from error
             messages.write(base64.b64encode(message).decode() + "\n")
             messages.flush()  # whoever waits for it need not wait for the next
 
 
 def _decompress_lines(data: Path, model: Path, out: Path, *, checksum: bool) -> None:
-    from sdlgm import SDLGM
-
-    estimator = load_model(model, SDLGM)
-    _check_plain(estimator, model)
+    estimator = _of_lines(data, model, out)
     with _Opened(data, "r") as messages, _Opened(out, "w") as lines:
         for number, line in enumerate(messages, 1):
             try:
-                message = base64.b64decode(line.strip(), validate=True)
+                message = base64.b64decode(line.strip().encode(), validate=True)
                 row = estimator.from_messages([message], checksum=checksum)[0]
             except (DataError, binascii.Error) as error:
                 raise DataError(f"{data}, line {number}: {error}") from error
@@ -201,27 +204,53 @@ def _decompress_lines(data: Path, model: Path, out: Path, *, checksum: bool) -> 
             lines.flush()
 
 
-def _check_plain(estimator: "SDLGM", model: Path) -> None:
+def _of_lines(data: str | Path, model: Path, out: Path) -> "SDLGM":
+    """Return the model, if its rows are lines, and if neither it nor the data would be overwritten."""
+    from sdlgm import SDLGM
+    from sdlgm.data import check_no_input
+
+    check_no_input(out, [model, data])
+    estimator = load_model(model, SDLGM)
     if estimator.schema_ is not None:
         raise DataError(f"{model}: was fitted to a table or to windows, whose rows are not lines; leave out --follow")
+    return estimator
 
 
-def _rows(lines: IO[str], estimator: "SDLGM", where: str) -> Iterator[Any]:
-    """Yield the numbers of each line. The first one may have the names of the columns."""
+def _rows(lines: IO[str], estimator: "SDLGM", where: str) -> Iterator[tuple[int, Any]]:
+    """Yield the number of each line and its values, as a row. The first line may have the names of the columns."""
     import numpy as np
 
-    for number, values in enumerate(csv.reader(lines), 1):
+    from sdlgm.data import MISSING_SYMBOLS
+
+    def value_of(text: str) -> float:
+        return math.nan if text.strip() in MISSING_SYMBOLS else float(text)
+
+    names = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
+    for number, texts in enumerate(csv.reader(lines), 1):
+        if number == 1 and texts and (texts == names or not any(_is_number(text) for text in texts)):
+            if names and texts != names:
+                raise DataError(
+                    f"{where}, line 1: has the columns {', '.join(texts)}, and the model needs {', '.join(names)}, in "
+                    "this order"
+                )
+            continue
         try:
-            row = np.array([[float(value) for value in values]])
+            row = np.array([[value_of(text) for text in texts]])
         except ValueError as error:
-            if number == 1:
-                continue
             raise DataError(f"{where}, line {number}: {error}") from error
         if row.shape[1] != estimator.n_features_in_:
             raise DataError(
                 f"{where}, line {number}: has {row.shape[1]} values, and the model needs {estimator.n_features_in_}"
             )
-        yield row
+        yield number, row
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 class _Opened:
@@ -234,7 +263,8 @@ class _Opened:
         if self._path == STDIO:
             return sys.stdin if self._mode == "r" else sys.stdout
         try:
-            self._file = self._path.open(self._mode, encoding="utf-8", newline="")
+            # A line that is not text is reported where it is used.
+            self._file = self._path.open(self._mode, encoding="utf-8", errors="replace", newline="")
         except OSError as error:
             raise DataError(f"{self._path}: cannot be opened ({error.strerror})") from error
         return self._file

@@ -98,7 +98,7 @@ class BitsBack:
 
     def __post_init__(self) -> None:
         if not isinstance(self.codec.prior, IntegerChain) or self.module.config.likelihood != "bernoulli":
-            raise ValueError(
+            raise DataError(
                 "lossless compression needs prior='chain' and likelihood='bernoulli'; fit such a model to the rows"
             )
         self._constriction  # noqa: B018 - raise now if it is not installed
@@ -191,7 +191,7 @@ class BitsBack:
 
     def _binary(self, rows: np.ndarray) -> np.ndarray:
         if not ((rows == 0) | (rows == 1)).all():
-            raise ValueError("only rows of zeros and ones are compressed without loss; give (X > 0.5), or leave it out")
+            raise DataError("only rows of zeros and ones are compressed without loss; give (X > 0.5), or leave it out")
         return rows.astype(np.uint8)
 
     @property

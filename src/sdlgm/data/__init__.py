@@ -11,11 +11,11 @@ from sdlgm.data.loading import check_source, load_data
 from sdlgm.data.named import DATASETS, fetch, find_file
 from sdlgm.data.origin_files import origin_arrays, read_origins
 from sdlgm.data.rows import RowFiles, SpooledRows, is_stream, open_rows, rows_of
-from sdlgm.data.schema import Column, Schema
+from sdlgm.data.schema import MISSING_SYMBOLS, Column, Schema
 from sdlgm.data.series import Timeline
 from sdlgm.data.series_files import is_series_folder, read_series
 from sdlgm.data.table_rows import TableOptions, load_for_model, open_for_model, read_for_fit, read_for_model
-from sdlgm.data.tables import CODES, TABLES, check_writable, read_table, write_columns, write_table
+from sdlgm.data.tables import CODES, TABLES, check_no_input, check_writable, read_table, write_columns, write_table
 from sdlgm.data.targets import GENERATED, load_mulan, read_counted, read_labelled
 from sdlgm.data.windowing import EncodedRows, Origins, Windows, encode_table, windows
 
@@ -23,6 +23,7 @@ __all__ = [
     "CODES",
     "DATASETS",
     "GENERATED",
+    "MISSING_SYMBOLS",
     "TABLES",
     "Batches",
     "CodedParts",
@@ -39,6 +40,7 @@ __all__ = [
     "TableOptions",
     "Timeline",
     "Windows",
+    "check_no_input",
     "check_source",
     "check_writable",
     "checksum",

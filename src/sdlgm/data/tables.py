@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CODES",
     "TABLES",
+    "check_no_input",
     "check_writable",
     "kind_of",
     "read_multi_label",
@@ -182,6 +183,21 @@ def write_columns(path: str | os.PathLike[str], table: "pa.Table | np.ndarray") 
     return written
 
 
+def check_no_input(path: Path, inputs: Sequence[str | Path]) -> None:
+    """Raise if a file to write is one of those that the work reads.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write.
+    inputs : sequence of str or Path
+
+    """
+    for given in map(Path, inputs):
+        if path.is_file() and given.exists() and path.samefile(given):
+            raise DataError(f"{path}: is an input of this work and would be overwritten; choose another name")
+
+
 def check_writable(path: Path, endings: tuple[str, ...] = (), *, inputs: Sequence[str | Path] = ()) -> None:
     """Raise if a file cannot be written. Call this before long work.
 
@@ -195,9 +211,7 @@ def check_writable(path: Path, endings: tuple[str, ...] = (), *, inputs: Sequenc
         Files that the work reads, which must not be overwritten.
 
     """
-    for given in map(Path, inputs):
-        if path.exists() and given.exists() and path.samefile(given):
-            raise DataError(f"{path}: is an input of this work and would be overwritten; choose another name")
+    check_no_input(path, inputs)
     if path.exists() and not path.is_file():
         raise DataError(f"{path}: is a folder or a device; name a file to write")
     if endings and path.suffix not in endings:
