@@ -3,9 +3,10 @@ import json
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from commands import run
-from sdlgm import SDLGM, load
+from sdlgm import SDLGM, DataError, load
 from sdlgm.codec import max_bytes
 
 
@@ -113,3 +114,16 @@ def test__follow__values_and_messages_that_are_none__are_named_with_their_line(m
 def test__compress_lossless__rows_that_are_not_binary__are_an_error_of_the_user(model, tmp_path):
     result = run("compress", "digits:test", "--lossless", "--model", model, "--out", tmp_path / "x.sdl", code=2)
     assert "lossless compression needs" in result.stderr or "only rows of zeros and ones" in result.stderr
+
+
+def test__decompress__rows_beyond_the_memory__are_an_error_before_they_are_decoded(model, tmp_path, monkeypatch):
+    estimator, out = load(model), tmp_path / "x.sdl"
+    content = estimator.compress(np.zeros((3000, 64)))
+    out.write_bytes(content)
+    monkeypatch.setenv("SDLGM_MAX_MEMORY", "1M")  # of 1.5 MB
+    result = run("decompress", out, "--model", model, "--out", tmp_path / "y.npy", code=2)
+    assert "SDLGM_MAX_MEMORY" in result.stderr
+    for source in (content, bytearray(content), str(out)):
+        with pytest.raises(DataError, match="decompress_batches"):
+            estimator.decompress(source)
+    assert sum(len(part) for part in estimator.decompress_batches(bytearray(content))) == 3000

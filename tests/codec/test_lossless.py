@@ -83,3 +83,10 @@ def test__lossless__command__round_trip(binary, pictures, tmp_path):
     run("decompress", out, "--model", tmp_path / "m.sdlgm", "--out", tmp_path / "y.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), pictures[:20])
     assert "rows without loss" in run("info", out).output
+
+
+def test__lossless__file_of_another_model__is_said_by_models_that_cannot_have_one(binary, pictures):
+    content = binary.compress(pictures[:3], lossless=True)
+    other = SDLGM(**{**QUICK, "max_iter": 2}, prior="slots").fit(pictures)
+    with pytest.raises(DataError, match="was made by the model"):
+        other.decompress(content)

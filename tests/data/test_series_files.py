@@ -91,3 +91,8 @@ def test__commands__folder_of_series__say_what_is_missing(folder, tmp_path):
     assert "no --group to name" in text(result.stderr)
     result = run("fit", folder, *out, "--window", 4, "--drop", "none", code=2)
     assert "has no column 'none'" in text(result.stderr)
+
+
+def test__series_folder__that_is_not_there__is_said(tmp_path):
+    with pytest.raises(DataError, match="there is no such folder"):
+        read_series(tmp_path / "nothing")

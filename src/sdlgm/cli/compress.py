@@ -124,10 +124,10 @@ def decompress(
     _check_file(data)
     check_writable(out, TABLES, inputs=[model, data])
     from sdlgm import SDLGM
-    from sdlgm.codec import has_rows, joined
+    from sdlgm.codec import joined, within_memory
 
     estimator = load_model(model, SDLGM)
-    if has_rows(data):
+    if estimator.codec_.has_rows(data):
         with Progress("decompress"):
             written = write_decoded(out, estimator, estimator.decompress(data))
         print_line(f"data: {out} ({written})")
@@ -135,7 +135,7 @@ def decompress(
     parts, damage = [estimator.codec_.no_codes], None
     with Progress("decompress"):
         try:
-            for part in estimator.codec_.read(data):
+            for part in within_memory(estimator.codec_.read(data), data, 8 * estimator.n_features_in_):
                 parts.append(part)  # noqa: PERF402 - those before an error are kept
         except DataError as error:
             if len(parts) == 1:

@@ -12,12 +12,12 @@ from typing import Protocol
 import numpy as np
 
 from sdlgm.codec._codes import CHECKSUM_BYTES, Codec, joined
-from sdlgm.codec._files import FINGERPRINT_BYTES, KINDS, ROWS, VERSION, Source, opened
+from sdlgm.codec._files import FINGERPRINT_BYTES, KINDS, VERSION, opened, within_memory
 from sdlgm.codec._lossless import BitsBack
 from sdlgm.codec._priors import integer_prior
 from sdlgm.model.modules import SDLGMModule
 
-__all__ = ["BitsBack", "Codec", "codec_of", "describe", "has_rows", "joined", "max_bytes"]
+__all__ = ["BitsBack", "Codec", "codec_of", "describe", "joined", "max_bytes", "within_memory"]
 
 
 class HasCodec(Protocol):
@@ -82,22 +82,6 @@ def _fingerprint(module: SDLGMModule, further: Mapping[str, np.ndarray]) -> byte
         digest.update(f"{name} {little.dtype.str} {little.shape}\n".encode())
         digest.update(little.tobytes())
     return digest.digest()[:FINGERPRINT_BYTES]
-
-
-def has_rows(source: Source) -> bool:
-    """Return whether a ``.sdl`` file has rows without loss, rather than codes.
-
-    Parameters
-    ----------
-    source : bytes, path or binary file
-
-    Returns
-    -------
-    answer : bool
-
-    """
-    with opened(source) as reader:
-        return reader.kind == ROWS
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, int | float | str]:

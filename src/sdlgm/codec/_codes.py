@@ -266,6 +266,22 @@ class Codec:
             for n_rows, block in reader.blocks():
                 yield self.from_block(block, n_rows)
 
+    def has_rows(self, source: Source) -> bool:
+        """Return whether a ``.sdl`` file of the model has rows without loss, rather than codes.
+
+        Parameters
+        ----------
+        source : bytes, path or binary file
+
+        Returns
+        -------
+        answer : bool
+
+        """
+        with _files.opened(source) as reader:
+            reader.check_model(self.fingerprint, reader.kind)
+            return reader.kind == _files.ROWS
+
     def rows(self, source: Source, first: int, last: int) -> sp.csr_matrix:
         """Return the codes of the rows from ``first`` up to ``last`` of a ``.sdl`` file, reading only their blocks.
 

@@ -15,15 +15,26 @@ import contextlib
 import io
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol, TypeVar
 
+from sdlgm._limits import check_memory
 from sdlgm.errors import DataError
 
-Source = bytes | str | os.PathLike[str] | IO[bytes]
+Source = bytes | bytearray | memoryview | str | os.PathLike[str] | IO[bytes]
 """The content of a file, its path, or the open file."""
+
+
+class HasShape(Protocol):
+    """An array or a sparse matrix."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+Part = TypeVar("Part", bound=HasShape)
 
 MAGIC = b"\x89SDL"
 VERSION = 1
@@ -203,10 +214,36 @@ def opened(source: Source) -> Iterator[Reader]:
             raise DataError(f"{path}: there is no such file")
         with path.open("rb") as file:
             yield Reader(file, str(path))
-    elif isinstance(source, bytes):
+    elif isinstance(source, bytes | bytearray | memoryview):
         yield Reader(io.BytesIO(source), "the compressed rows")
     else:
         yield Reader(source, getattr(source, "name", "the file"))
+
+
+def within_memory(blocks: Iterable[Part], source: Source, row_bytes: int) -> Iterator[Part]:
+    """Yield what the blocks of a file hold, or raise before all rows take more memory than a file of its size may.
+
+    Parameters
+    ----------
+    blocks : iterable of arrays or sparse matrices
+        Each with one row for each row of the block.
+    source : bytes, path or binary file
+        The file.
+    row_bytes : int
+        Bytes of a decoded row.
+
+    Returns
+    -------
+    blocks : iterator
+
+    """
+    with opened(source) as reader:
+        where, n_bytes = reader.where, reader.n_bytes
+    n_rows = 0
+    for block in blocks:
+        n_rows += block.shape[0]
+        check_memory(where, n_rows * row_bytes, n_bytes, "use decompress_batches")
+        yield block
 
 
 def _checksum(content: bytes) -> bytes:

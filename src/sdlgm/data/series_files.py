@@ -71,6 +71,8 @@ class SeriesFolder:
 
     def __init__(self, path: Path, skip: Collection[str] = ()):
         self.path = path
+        if not path.exists():
+            raise DataError(f"{path}: there is no such folder")
         paths = files_of(path) if path.is_dir() else [path]
         for other in paths:
             if not other.name.lower().endswith(_ENDINGS):

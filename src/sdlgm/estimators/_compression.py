@@ -7,7 +7,6 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sdlgm._limits import check_memory
 from sdlgm.estimators._fitted import BATCH, FittedSDLGM
 from sdlgm.estimators._preparation import dense, in_batches
 
@@ -97,17 +96,13 @@ class CompressionMixin:
 
         """
         check_is_fitted(self)
-        from sdlgm.codec import has_rows, joined
+        from sdlgm.codec import joined, within_memory
 
-        if has_rows(content):
-            return np.concatenate([np.empty((0, self.n_features_in_), np.uint8), *self._bits_back.read(content)])
-        n_bytes = len(content) if isinstance(content, bytes) else 0
-        parts, n_rows = [self.codec_.no_codes], 0
-        for part in self.codec_.read(content):
-            n_rows += part.get_shape()[0]
-            check_memory("the rows", n_rows * self.n_features_in_ * 8, n_bytes, "use decompress_batches")
-            parts.append(part)
-        return self.inverse_transform(joined(parts))
+        if self.codec_.has_rows(content):
+            blocks = within_memory(self._bits_back.read(content), content, self.n_features_in_)
+            return np.concatenate([np.empty((0, self.n_features_in_), np.uint8), *blocks])
+        parts = within_memory(self.codec_.read(content), content, 8 * self.n_features_in_)
+        return self.inverse_transform(joined([self.codec_.no_codes, *parts]))
 
     def decompress_batches(self, content: "Source") -> Iterator[Any]:
         """Decompress one block of rows after the other. Of a file that is cut short, raise after its last whole block.
@@ -123,9 +118,7 @@ class CompressionMixin:
 
         """
         check_is_fitted(self)
-        from sdlgm.codec import has_rows
-
-        if has_rows(content):
+        if self.codec_.has_rows(content):
             return self._bits_back.read(content)
         return (self.inverse_transform(codes) for codes in self.codec_.read(content))
 
