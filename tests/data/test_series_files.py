@@ -96,3 +96,30 @@ def test__commands__folder_of_series__say_what_is_missing(folder, tmp_path):
 def test__series_folder__that_is_not_there__is_said(tmp_path):
     with pytest.raises(DataError, match="there is no such folder"):
         read_series(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("name", ["0.csv", "a1.csv", "d.csv"])
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("2020-01-01 00:00,oops,on", "'load' holds numbers and 'oops'"),
+        ("soon,1,on", "'t' has the value 'soon'"),
+    ],
+)
+def test__commands__value_in_one_file_of_a_folder__is_named_with_the_file(folder, tmp_path, name, row, message):
+    for number, other in enumerate(("a.csv", "b.csv", name)):
+        rows = "".join(f"2020-01-01 00:{minute},{minute + number / 4},on\n" for minute in range(10, 60))
+        (folder / other).write_text("t,load,mode\n" + rows)
+    (folder / "old" / "c.csv.gz").unlink()
+    window = ("--out", tmp_path / "m.sdlgm", "--window", 4, "--time-column", "t", *FAST)
+    run("fit", folder, *window)
+    (folder / name).write_text(f"t,load,mode\n{row}\n")
+    stderr = text(run("fit", folder, *window, code=2).stderr)
+    assert f"{folder / name}: " in stderr
+    assert message in stderr
+    assert f"{folder / name}: " in text(run("evaluate", tmp_path / "m.sdlgm", folder, code=2).stderr)
+
+
+def test__commands__mistake_about_all_files__names_the_folder(folder, tmp_path):
+    window = ("--out", tmp_path / "m.sdlgm", "--window", 400, "--time-column", "t", *FAST)
+    assert f"{folder}: " in text(run("fit", folder, *window, code=2).stderr)

@@ -214,6 +214,13 @@ def test__convergence_problem__held_out_rows_gain_about_as_much__is_none(discret
     assert gap(discrete, trained) is None
 
 
+@pytest.mark.parametrize(("trained", "says"), [(-60.0, "overfits"), (-119.5, "not in the codes")])
+def test__convergence_problem__held_out_rows_worse_than_uninformed__is_overfitting_if_others_gain(trained, says):
+    found = gap(-125.0, Gain(bound=trained, uninformed=-120.0))
+    assert found is not None
+    assert says in found
+
+
 def test__convergence_problem__watched_rows_not_held_out__is_no_overfitting():
     found = problem(record(10, discrete=-100.0), record(20, discrete=-110.0))
     assert found is not None

@@ -1,9 +1,12 @@
 """Folders of CSV files, each of which is one series."""
 
 import os
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from sdlgm._optional import optional_import
 from sdlgm.data.columns import EXTRA
@@ -108,6 +111,66 @@ class SeriesFolder:
             for part in file.batches():
                 groups = pa.array([group] * part.num_rows, pa.string())
                 yield part.select(self.column_names[:-1]).append_column(FILE_COLUMN, groups)
+
+
+def file_at_fault(
+    table: "pa.Table", work: "Callable[[pa.Table], object]", error: DataError
+) -> tuple[str, DataError] | None:
+    """Return the file because of which work on the table of a folder fails, and its error; None if it is not one file.
+
+    It is one that fails in this way by itself, as none before it does, or without which the others do not.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The rows of all files, as `read_series` gives them.
+    work : callable
+        What raises for this table.
+    error : DataError
+        What it raises.
+
+    """
+    names = table.column(FILE_COLUMN).combine_chunks().dictionary_encode()
+    places = names.indices.to_numpy()  # from 0 on, in the order of the files
+    n_files = int(places[-1]) + 1
+    ends = np.searchsorted(places, np.arange(n_files), side="right").tolist()
+
+    def files(first: int, last: int) -> "pa.Table":
+        start = ends[first - 1] if first else 0
+        return table.slice(start, ends[last] - start)
+
+    def error_of(part: "pa.Table") -> DataError | None:
+        try:
+            work(part)
+        except DataError as found:
+            return found if _without_numbers(found) == _without_numbers(error) else None
+        return None
+
+    works, fails = -1, n_files - 1
+    while fails - works > 1:
+        middle = (works + fails) // 2
+        if error_of(files(0, middle)) is None:
+            works = middle
+        else:
+            fails = middle
+    own = error_of(files(fails, fails))
+    if own is not None:
+        others_fail = fails == 0 and (n_files == 1 or error_of(files(1, 1)) is not None)  # any file would do
+        return None if others_fail else (names.dictionary[fails].as_py(), own)
+    if n_files < 3:  # they contradict each other
+        return None
+    pa = optional_import("pyarrow", EXTRA)
+    for place in (fails, 0):
+        rest = [files(0, place - 1)] if place else []
+        rest += [files(place + 1, n_files - 1)] if place < n_files - 1 else []
+        if error_of(pa.concat_tables(rest)) is None:
+            return names.dictionary[place].as_py(), error
+    return None
+
+
+def _without_numbers(error: DataError) -> str:
+    """Return the message of an error without what depends on the number of rows."""
+    return re.sub(r"\d+", "", str(error))
 
 
 def _check_columns(first: CsvTable, file: CsvTable) -> None:

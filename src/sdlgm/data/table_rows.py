@@ -1,9 +1,9 @@
 """Rows of files for a model: read, as far as columns are needed, and encoded."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,7 @@ from sdlgm.data.dataset import Dataset
 from sdlgm.data.loading import load_data
 from sdlgm.data.schema import Column, Schema
 from sdlgm.data.series import MAX_GAP, WindowPlan
-from sdlgm.data.series_files import FILE_COLUMN, SeriesFolder, is_series_folder
+from sdlgm.data.series_files import FILE_COLUMN, SeriesFolder, file_at_fault, is_series_folder
 from sdlgm.data.source import some_names
 from sdlgm.data.table_files import CsvTable, ParquetTable, is_table_file, open_table, texts_of
 from sdlgm.data.windowing import EncodedRows, Windows, encode_table, encode_windows
@@ -83,7 +83,8 @@ def read_for_fit(
         file = open_table(source)
         left_out = _left_out(source, file.column_names, options, label_column)
         table = open_table(source, left_out).read()
-    try:
+
+    def encode(table: Any) -> EncodedRows | Windows:
         schema = Schema.of(
             table,
             columns=[name for name in options.columns if name not in left_out] or None,
@@ -95,8 +96,8 @@ def read_for_fit(
         )
         schema = replace(schema, ignored=(*schema.ignored, *left_out), window=options.plan)
         return _encoded(source, schema, table)
-    except DataError as error:
-        raise DataError(f"{source}: {error}") from error
+
+    return _naming(source, encode, table)
 
 
 def _of_files(source: str, options: TableOptions) -> TableOptions:
@@ -155,11 +156,26 @@ def read_for_model(source: str, model: Any, label_column: str | None = None, str
         table = load_data(source, label_column=label_column).table
     else:
         table = _open(source, schema, label_column).read()
-    try:
+
+    def encode(table: Any) -> Any:
         if schema.window is None:
             return table if model.schema_ is not None else EncodedRows(schema, schema.encode(table))
         return _encoded(source, _with_stride(schema, stride), table)
+
+    return _naming(source, encode, table)
+
+
+Result = TypeVar("Result")
+
+
+def _naming(source: str, work: Callable[[Any], Result], table: Any) -> Result:
+    """Work on the table of a source. Errors name the source, or the file of a folder that is at fault."""
+    try:
+        return work(table)
     except DataError as error:
+        found = file_at_fault(table, work, error) if is_series_folder(source) else None
+        if found is not None:
+            raise DataError(f"{Path(source) / found[0]}: {found[1]}") from error
         raise DataError(f"{source}: {error}") from error
 
 
@@ -231,10 +247,8 @@ def open_for_model(source: str, model: Any, label_column: str | None = None, str
             table = _open(source, schema, label_column).read()
         else:
             table = load_data(source, label_column=label_column).table
-        try:
-            found = encode_windows(_with_stride(schema, stride), table)
-        except DataError as error:
-            raise DataError(f"{source}: {error}") from error
+        plan = _with_stride(schema, stride)
+        found = _naming(source, lambda table: encode_windows(plan, table), table)
         return ModelBatches(len(found), found.batches(WINDOWS_AT_ONCE), found)
     if schema is None or not is_table_file(source):
         batches = open_batches(source, label_column=label_column)

@@ -79,12 +79,17 @@ def convergence_problem(
     """
     remedies = remedy or CHECK_DATA, urgent_remedy or TRAIN_SLOWLY
     weighted = history if rate == 1.0 else [_weighted(record, rate) for record in history]
+    overfitting = None
+    if trained is not None and uninformed is not None and held_out and history[-1].kl_weight >= rate:
+        kept = max(history, key=lambda record: record.objective(rate))
+        overfitting = _overfitting(kept, uninformed, trained)
+        # The model has learned, and what it has learned does harm to other rows.
+        if overfitting and kept.discrete < uninformed and _is_fall(trained.bound, trained.uninformed):
+            return overfitting
     problem = _problem(weighted, n_features, n_watched, held_out, baseline, uninformed, remedies)
     if problem is not None:
         return problem if rate == 1.0 else f"{problem} (bounds are with the weight of the KL, rate={rate:g})"
-    if trained is None or uninformed is None or not held_out or history[-1].kl_weight < rate:
-        return None
-    return _overfitting(max(history, key=lambda record: record.objective(rate)), uninformed, trained)
+    return overfitting
 
 
 def _weighted(record: Record, rate: float) -> Record:
