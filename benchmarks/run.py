@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,32 +32,55 @@ def startup(rounds: int) -> dict[str, float]:
     return best({name: [run(*command)[0] for _ in range(rounds)] for name, command in commands.items()})
 
 
+def _show(items: Iterable[Any], what: str = "growth") -> Iterable[Any]:
+    return track(list(items), what, console=err, transient=True)
+
+
+def _show_some(items: Iterable[Any], what: str = "growth") -> Iterable[Any]:
+    return _show(list(items)[::9], what)
+
+
+def _iterations(rounds: int) -> dict[str, Any]:
+    return {str(n): iteration.measure(n, rounds, 10) for n in _show((1, 2), "iterations")}
+
+
+def _profiles() -> dict[str, Any]:
+    return {name: iteration.profiled(name) for name in _show(("naive", "paper", "default"), "profile")}
+
+
+PARTS: dict[str, Callable[[int, bool], Any]] = {
+    "iteration": lambda rounds, _: _iterations(rounds),
+    "encoding": lambda rounds, _: encoding.measure(max(2, rounds // 2)),
+    "profile": lambda *_: _profiles(),
+    "pieces": lambda rounds, _: pieces.measure(rounds),
+    "startup": lambda rounds, _: startup(max(2, rounds // 6)),
+    "growth": lambda _, quick: growth.measure(2, _show_some) if quick else growth.measure(10, _show),
+    "growth_k": lambda rounds, quick: features.measure(rounds, _show_some if quick else _show),
+    "encoding_k": lambda rounds, _: features.encoding(max(2, rounds // 4)),
+    "stream": lambda _, quick: encoding.stream(10**8 if quick else encoding.STREAM_BYTES),
+}
+"""The parts of the result: each from the rounds and whether only to see that it works."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=40, help="turns of each contestant")
     parser.add_argument("--out", type=Path, default=Path("docs/results/speed.json"))
     parser.add_argument("--quick", action="store_true", help="a few rounds and a small file, to see that it works")
+    parser.add_argument("--only", choices=PARTS, help="measure one part again, and keep the others of the file")
     arguments = parser.parse_args()
     quick: bool = arguments.quick
     rounds = 2 if quick else arguments.rounds
-
-    def show(items: Iterable[Any], what: str = "growth") -> Iterable[Any]:
-        return track(list(items)[:: 9 if quick else 1], what, console=err, transient=True)
-
-    result: dict[str, Any] = {"rounds": rounds, "batch": iteration.BATCH}
-    result["iteration"] = {n: iteration.measure(n, rounds, 10) for n in show((1, 2), "iterations")}
-    result["encoding"] = encoding.measure(max(2, rounds // 2))
-    result["ratios"] = {**result["iteration"][1]["ratios"], **result["encoding"]["ratios"]}
+    if arguments.only:
+        result = json.loads(arguments.out.read_text(encoding="utf-8"))
+        result[arguments.only] = PARTS[arguments.only](rounds, quick)
+    else:
+        result = {"rounds": rounds, "batch": iteration.BATCH}
+        result |= {name: measure(rounds, quick) for name, measure in PARTS.items()}
+        result |= provenance()
+    result["ratios"] = {**result["iteration"]["1"]["ratios"], **result["encoding"]["ratios"]}
     err.print(_table(result["ratios"]))
-    result["profile"] = {name: iteration.profiled(name) for name in show(("naive", "paper", "default"), "profile")}
-    result["pieces"] = pieces.measure(rounds)
-    result["startup"] = startup(max(2, rounds // 6))
-    result["growth"] = growth.measure(2 if quick else 10, show)
-    result["growth_k"] = features.measure(rounds, show)
-    result["encoding_k"] = features.encoding(max(2, rounds // 4))
-    with err.status("a file of 10 GB"):
-        result["stream"] = encoding.stream(10**8 if quick else encoding.STREAM_BYTES)
-    write_text(arguments.out, json.dumps(result | provenance(), indent=1) + "\n")
+    write_text(arguments.out, json.dumps(result, indent=1) + "\n")
     err.print(f"results: {arguments.out}", highlight=False)
 
 

@@ -51,7 +51,7 @@ def page(result: Result) -> str:
             "prior is released, features that are rare become expensive, and rarer. So from 1,000 features on, the "
             "posterior starts with codes as long as the prior expects and with frequencies that fall like those of "
             "words, and a penalty keeps features from becoming much rarer than the average one. From 513 features on, "
-            "the coupling of the posterior has rank 32, and from 2,049 on the hidden layer of the prior is narrower; "
+            "the coupling of the posterior has rank 32, and from 1,025 on the hidden layer of the prior is narrower; "
             "both cost some of the bound, and each feature is in fewer rows to learn from.",
             "",
             "## Protocol",

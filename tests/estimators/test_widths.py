@@ -22,7 +22,7 @@ def test__widths__by_the_number_of_rows__grow(n_rows, widths):
     assert widths_for(n_rows) == widths
 
 
-@pytest.mark.parametrize(("n_features", "width"), [(1, 256), (2_048, 256), (4_096, 128), (8_192, 64), (65_536, 64)])
+@pytest.mark.parametrize(("n_features", "width"), [(1, 256), (1_024, 256), (2_048, 128), (4_096, 64), (65_536, 64)])
 def test__prior_width__by_the_number_of_features__decreases(n_features, width):
     assert prior_width_for(n_features) == width
 

@@ -132,8 +132,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
           ``"slots"``.
     prior_hidden : int, None or "auto", default="auto"
         Number of hidden units through which features act on later ones under ``prior="chain"``. None is no hidden
-        layer: their effects add up, with ``prior_rank``. ``"auto"`` is 256 for up to 2,048 features, and for more
-        features 524,288 / ``n_components``, but at least 64.
+        layer: their effects add up, with ``prior_rank``. ``"auto"`` is 256 for up to 1,024 features, and for more
+        features 262,144 / ``n_components``, but at least 64.
     prior_rank : int or None, default=None
         Rank of the matrix of effects in place of a hidden layer, at most ``n_components``. None takes 32, or
         ``n_components`` if that is less.

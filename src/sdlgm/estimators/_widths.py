@@ -10,7 +10,7 @@ features. So its size is bounded, and its width decreases where it would take lo
 
 FEW_ROWS, SOME_ROWS = 1_000, 5_000
 WIDEST_PRIOR, NARROWEST_PRIOR = 256, 64
-SIZE_OF_PRIOR = 2**19
+SIZE_OF_PRIOR = 2**18
 """Largest product of width and features for which the layer of the prior is wider than the narrowest."""
 
 
