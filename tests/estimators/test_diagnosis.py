@@ -1,6 +1,7 @@
 """Codes that say next to nothing about the data are reported with the remedy that fits."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,10 +88,14 @@ def causes(**changes) -> Causes:
     ],
 )
 def test__remedy__cause__is_named(changes, config, expected):
-    from dataclasses import replace
+    settings = {"max_iter": 10_000, "kl_warmup": 0.3, "learning_rate": 3e-3, **config}
+    found = causes(**changes, n_iter=settings["max_iter"], config=replace(CONFIG, **settings))
+    assert expected in found.remedy
 
-    good = replace(CONFIG, max_iter=10_000, kl_warmup=0.3, learning_rate=3e-3)
-    assert expected in causes(**changes, config=replace(good, **config)).remedy
+
+def test__remedy__few_iterations_in_the_time__names_the_time():
+    config = replace(CONFIG, max_iter=None, max_time=1.0, kl_warmup=0.3, learning_rate=3e-3)
+    assert "max_time is 1" in causes(n_iter=20, config=config).remedy
 
 
 def test__no_gain__bounds__compares_them():

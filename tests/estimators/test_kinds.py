@@ -215,9 +215,9 @@ def test__save_and_load__mixed_with_missing__give_the_same_answers(with_holes, h
     assert again.likelihoods_.tolist() == with_holes.likelihoods_.tolist()
 
 
-def test__save__plain_model__has_no_new_fields(fitted, fitted_gaussian):
+def test__save__plain_model__has_no_fields_of_tables(fitted, fitted_gaussian):
     for model in (fitted, fitted_gaussian):
-        assert set(model._fitted_document()) == {"likelihood"}
+        assert set(model._fitted_document()) == {"likelihood", "training_bound"}
         assert not [name for name in model.module_.state_dict() if name.startswith("inputs")]
 
 

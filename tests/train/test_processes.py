@@ -398,7 +398,7 @@ class Half(Processes):
 def test__monitor__features_in_use__are_those_of_the_codes_of_all_processes(digits, posterior):
     model = SDLGM(**SETTINGS, posterior=posterior, binarize="threshold").fit(digits)
     module, watched = model.module_, (digits[:7] > 0.5).astype(np.float32)
-    config = model._train_config("bernoulli")
+    config = model._train_config("bernoulli", model._limits())
     monitor = Monitor(watched, seed=3)
 
     def codes(rank: int, n_processes: int) -> np.ndarray:
