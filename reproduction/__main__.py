@@ -31,6 +31,7 @@ ImageData = Annotated[str, typer.Option(help="mnist or digits.")]
 Systems = Annotated[str, typer.Option(help="Systems, separated by commas. Default: all.")]
 Iterations = Annotated[int, typer.Option(help="Training iterations of a run.", min=1)]
 Jobs = Annotated[int, typer.Option(help="Number of runs at the same time; 0 for one on each core.", min=0)]
+LONG_ITERATIONS = 180_000
 Work = Annotated[Path, typer.Option(help="Folder for finished runs and checkpoints, to resume from.")]
 
 
@@ -341,16 +342,21 @@ def lossless(
     result: ResultOut = Path("lossless.json"),
     data: Annotated[str, typer.Option(help="mnist or digits.")] = "mnist",
     iterations: Iterations = 10_000,
+    long_iterations: Annotated[
+        int, typer.Option(help="Iterations of the long run; 0 leaves it out.", min=0)
+    ] = LONG_ITERATIONS,
     work: Work = Path("runs"),
 ) -> None:
     """Compress binary pictures without loss, with the SDLGM and with other compressors.
+
+    Most of the time is that of the long run, which is taken from the folder of runs if `long` has left it there.
 
     `python -m reproduction lossless --out docs/results/lossless.json`
     """
     from reproduction.lossless import reproduce_lossless
 
     with _results_in(result):
-        reproduce_lossless(result, data=data, iterations=iterations, work_folder=work)
+        reproduce_lossless(result, data=data, iterations=iterations, long_iterations=long_iterations, work_folder=work)
 
 
 @app.command()
@@ -418,7 +424,7 @@ def long_(
     one_layer: Annotated[
         bool, typer.Option("--one-layer", help="The default networks instead of those of the paper.")
     ] = False,
-    iterations: Iterations = 180_000,
+    iterations: Iterations = LONG_ITERATIONS,
     seed: Annotated[int, typer.Option(min=0, help="Seed; the same seed gives the same result.")] = 0,
     work: Work = Path("runs"),
 ) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from reproduction.internals import Noise, SDLGMModule
 from reproduction.provenance import publish
 from reproduction.table1 import WIDE, run_version, split
-from sdlgm import PAPER, SDLGM
+from sdlgm import PAPER, SDLGM, load
 from sdlgm.data import load_data
 from sdlgm.report.figures import dense
 
@@ -27,6 +27,16 @@ PROTOCOL = {
 }
 
 
+@dataclass(frozen=True)
+class LongRun:
+    """A model that was trained for a long time, its curve, and the images that it was not trained on."""
+
+    model: SDLGM
+    curve: "Curve"
+    train: Any
+    validation: Any
+
+
 def long_run(
     out: Path, *, data: str, one_layer: bool, iterations: int, seed: int, work_folder: Path, verbose: bool
 ) -> dict[str, Any]:
@@ -34,8 +44,30 @@ def long_run(
 
     Its networks are those of the paper, or with ``one_layer`` the default ones.
     """
-    train, validation = split(load_data(f"{data}:train").X)
+    run = trained(
+        data=data, one_layer=one_layer, iterations=iterations, seed=seed, work_folder=work_folder, verbose=verbose
+    )
     test = load_data(f"{data}:test").X
+    result = {
+        "data": data,
+        "iterations": iterations,
+        "seed": seed,
+        "curve": run.curve.points(iterations),
+        "validation": asdict(run.model.evaluate(run.validation, random_state=0)),
+        "test": asdict(run.model.evaluate(test, random_state=0)),
+        "train": asdict(run.model.evaluate(run.train, random_state=0)),
+        "importance_weighted_100": float(np.mean(run.model.elbo(test, n_importance=100, random_state=0))),
+        "settings": {name: value for name, value in run.model.get_params().items() if name != "checkpoint_dir"},
+        "protocol": PROTOCOL,
+    }
+    return publish(out, result)
+
+
+def trained(
+    *, data: str, one_layer: bool, iterations: int, seed: int, work_folder: Path, verbose: bool = False
+) -> LongRun:
+    """Return the model of a run, trained by this call or an earlier one. An interrupted run is resumed."""
+    train, validation = split(load_data(f"{data}:train").X)
     networks = WIDE if one_layer else {"hidden": PAPER["hidden"]}
     settings: dict[str, Any] = {"likelihood": "bernoulli", **networks}
     version = run_version(SDLGM(**settings))
@@ -43,6 +75,9 @@ def long_run(
     folder.mkdir(parents=True, exist_ok=True)
     every = max(1, iterations // POINTS)
     curve = Curve(folder / "curve.jsonl", validation, every)
+    path = folder / "model.sdlgm"
+    if path.exists():
+        return LongRun(load(path), curve, train, validation)
     model = SDLGM(
         **settings,
         max_iter=iterations,
@@ -58,20 +93,8 @@ def long_run(
         model.fit(train, callback=curve)
     finally:
         torch.set_num_threads(n_threads)
-    model.save(folder / "model.sdlgm")
-    result = {
-        "data": data,
-        "iterations": iterations,
-        "seed": seed,
-        "curve": curve.points(iterations),
-        "validation": asdict(model.evaluate(validation, random_state=0)),
-        "test": asdict(model.evaluate(test, random_state=0)),
-        "train": asdict(model.evaluate(train, random_state=0)),
-        "importance_weighted_100": float(np.mean(model.elbo(test, n_importance=100, random_state=0))),
-        "settings": {name: value for name, value in model.get_params().items() if name != "checkpoint_dir"},
-        "protocol": PROTOCOL,
-    }
-    return publish(out, result)
+    model.save(path)
+    return LongRun(model, curve, train, validation)
 
 
 class Curve:
