@@ -22,20 +22,28 @@ ARTICLES = {
 
 
 def _compared(found: list[dict[str, Any]]) -> list[str]:
-    """Return the comparison with the peers at the same length as one sentence."""
-    if not found:
-        return []
-    compared = " and ".join(
-        f"{abs(each['reduction']):.0%} {'below' if each['reduction'] >= 0 else 'above'} that of "
-        f"{ARTICLES[each['peer']]} ({each['peer_error']:.4f})"
-        for each in found
-    )
-    return [
-        f"**At the same length, {found[0]['bits']:.0f} bits, the error of the SDLGM is {found[0]['error']:.4f}: "
-        f"{compared}.** The error of a peer is interpolated between its points. The peers are trained on squared "
-        "error, the SDLGM on the likelihood of binary images.",
-        "",
-    ]
+    """Return the comparison with the peers at the same length, as a sentence for each code that is compared."""
+    lines = []
+    for code in dict.fromkeys(each["code"] for each in found):
+        of_code = [each for each in found if each["code"] == code]
+        compared = " and ".join(
+            f"{abs(each['reduction']):.0%} {'below' if each['reduction'] >= 0 else 'above'} that of "
+            f"{ARTICLES[each['peer']]} ({each['peer_error']:.4f})"
+            for each in of_code
+        )
+        lines += [
+            f"**{code}: at the same length, {of_code[0]['bits']:.0f} bits, the error is {of_code[0]['error']:.4f}, "
+            f"{compared}.**",
+            "",
+        ]
+    if lines:
+        lines += [
+            "The error of a peer is interpolated between its points. The peers are trained on squared error, the SDLGM "
+            "on the likelihood of binary images. Candidates are draws of the posterior: `transform(n_candidates=...)` "
+            "returns the one with the best sum of log-likelihood and log-probability.",
+            "",
+        ]
+    return lines
 
 
 def page(result: Mapping[str, Any]) -> str:
@@ -55,7 +63,7 @@ def page(result: Mapping[str, Any]) -> str:
             *pictures,
             "## Codes of the same length",
             "",
-            *_compared(result["equal_bits"] if "equal_bits" in result else equal_bits(result["codes"])),
+            *_compared(equal_bits(result["codes"])),
             "A code of the SDLGM is discrete. Its length in bits is -log2 of its probability under the prior. The "
             "coefficients of the peers are real numbers and are rounded first.",
             "",
