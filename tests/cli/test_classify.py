@@ -35,6 +35,14 @@ def test__classify__table__is_fitted_predicted_and_evaluated(songs):
     assert "micro F1" in run("classify", "evaluate", songs / "model.sdlgm", songs / "songs.csv").stdout
 
 
+def test__classify_report__known_labels__is_a_page_of_the_file(songs, tmp_path):
+    done = run("classify", "report", songs / "model.sdlgm", songs / "songs.csv", "--out", tmp_path / "labels.html")
+    assert done.stdout.strip() == f"report: {tmp_path / 'labels.html'}"
+    page = (tmp_path / "labels.html").read_text(encoding="utf-8")
+    assert "Labels of songs" in page
+    assert page.count("data:image/png;base64,") == 4
+
+
 @pytest.mark.parametrize("written", ["", "?", "often"])
 def test__classify__label_columns_of_rows_to_predict__are_not_looked_at(songs, tmp_path, written):
     header, *rows = (songs / "new.csv").read_text(encoding="utf-8").splitlines()
@@ -73,6 +81,8 @@ def test__classify__mistakes__are_one_line(songs, model):
         (["fit", songs / "songs.csv", "--labels", "a", *out], "labels are 0 or 1"),
         (["fit", songs / "songs.csv", "--labels", "sad", "--threshold", "high", *out], "threshold"),
         (["evaluate", songs / "model.sdlgm", songs / "new.csv"], "happy"),
+        (["report", songs / "model.sdlgm", songs / "new.csv"], "happy"),
+        (["report", model, songs / "songs.csv"], "SDLGMClassifier"),
         (["evaluate", model, songs / "songs.csv"], "SDLGMClassifier"),
     ]:
         result = run("classify", *arguments, code=2)

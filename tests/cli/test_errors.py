@@ -59,7 +59,7 @@ def test__is_user_error__files_data_and_settings__is_true(frames):
         [("sdlgm.estimators._sdlgm", "call()"), ("numpy.lib", "raise ValueError('x')")],
         [("sdlgm.estimators._sdlgm", "call()"), ("sdlgm.model.slots", "raise ValueError('x')")],
         [("sdlgm.data.tables", "call()"), ("sdlgm._files", "raise ValueError('x')")],
-        [("sdlgm.report.html", "raise ValueError('x')")],
+        [("sdlgm.report.code_report", "raise ValueError('x')")],
         [("sdlgm.cli.count", "raise TypeError('x')")],
         [("elsewhere", "raise ValueError('x')")],
     ],

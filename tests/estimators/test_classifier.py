@@ -115,6 +115,7 @@ def test__fit__kinds_of_labels__give_the_same_model(data):
         model = SDLGMClassifier(**SMALL).fit(X, other)
         np.testing.assert_array_equal(model.predict_proba(X), expected)
         assert model.score(X, other) == pytest.approx(f1_score(Y, model.predict(X), average="micro"))
+        np.testing.assert_array_equal(model.to_indicator(other), Y)
     assert model.classes_.tolist() == names.tolist()
     assert model.predict_labels(X)[0] == tuple(names[model.predict(X)[0] > 0])
 

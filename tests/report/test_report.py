@@ -155,7 +155,7 @@ def test__training_curves__features_in_use__are_drawn_unless_the_file_is_older(f
 
 
 def test__report__problem_of_fit_or_data__is_in_a_box_at_the_top(fitted, digits, tmp_path, monkeypatch):
-    monkeypatch.setattr("sdlgm.report.html._sections", lambda *_: [])
+    monkeypatch.setattr("sdlgm.report.code_report._sections", lambda *_: [])
     pages = {}
     for name, problem in (("bad", "the codes carry <nothing>"), ("good", None)):
         monkeypatch.setattr(fitted, "problem_", problem)

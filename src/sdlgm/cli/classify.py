@@ -1,9 +1,9 @@
-"""The commands classify fit, classify predict and classify evaluate."""
+"""The commands classify fit, predict, evaluate and report."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +13,14 @@ from sdlgm.cli._errors import handle_errors
 from sdlgm.cli._models import check_model, exit_if_interrupted, load_model
 from sdlgm.cli._options import with_settings
 from sdlgm.cli._output import print_line, print_table
+from sdlgm.cli._reports import MaxRows, check_report_dependencies
 from sdlgm.errors import DataError
 
-app = typer.Typer(no_args_is_help=True, help="Multi-label classification: fit, predict, evaluate.")
+if TYPE_CHECKING:
+    from sdlgm import SDLGMClassifier
+    from sdlgm.data import MultiLabelDataset
+
+app = typer.Typer(no_args_is_help=True, help="Multi-label classification: fit, predict, evaluate, report.")
 
 LabelledData = Annotated[
     str,
@@ -95,22 +100,17 @@ def evaluate(model: Classifier, data: LabelledData, as_json: AsJson = False) -> 
 
     $ sdlgm classify evaluate model.sdlgm birds:test
     """
-    from sdlgm.data import check_source, read_labelled
+    from sdlgm.data import check_source
 
     check_model(model, "SDLGMClassifier")
     check_source(data)
     from sdlgm import SDLGMClassifier
 
     estimator = load_model(model, SDLGMClassifier)
-    names = tuple(str(name) for name in estimator.classes_)
     with Progress(f"load {data}"):
-        dataset = read_labelled(data, names, optional=True, n_features=estimator.n_features_in_)
-    missing = set(names) - set(dataset.label_names)
-    if missing:
-        raise DataError(f"{data}: has no label {sorted(missing)[0]!r}, which the model predicts")
-    order = [dataset.label_names.index(name) for name in names]
+        dataset = load_known_labels(data, estimator)
     with Progress("evaluate"):
-        evaluation = estimator.evaluate(dataset.table, dataset.Y[:, order])
+        evaluation = estimator.evaluate(dataset.table, dataset.Y)
     if as_json:
         typer.echo(json.dumps(asdict(evaluation), allow_nan=False))
         return
@@ -124,3 +124,45 @@ def evaluate(model: Classifier, data: LabelledData, as_json: AsJson = False) -> 
         f"{evaluation.n_labels_expected:.2f} expected (budget {evaluation.max_active})",
     }
     print_table(rows, f"{evaluation.n_rows} rows of {dataset.name}")
+
+
+@app.command()
+@handle_errors
+def report(
+    model: Classifier,
+    data: LabelledData,
+    page: Annotated[Path, typer.Option("--out", help="File for the report.")] = Path("report.html"),
+    max_rows: MaxRows = 10_000,
+) -> None:
+    """Write a report on a classifier as one HTML page: quality by label, numbers of labels, calibration, hardest rows.
+
+    $ sdlgm classify report model.sdlgm birds:test --out report.html
+    """
+    from sdlgm.data import check_source, check_writable
+
+    check_writable(page, inputs=[model, data])
+    check_model(model, "SDLGMClassifier")
+    check_source(data)
+    check_report_dependencies()
+    from sdlgm import SDLGMClassifier
+    from sdlgm.report import write_label_report
+
+    estimator = load_model(model, SDLGMClassifier)
+    with Progress(f"load {data}"):
+        dataset = load_known_labels(data, estimator)
+    options: dict[str, Any] = {"name": dataset.name, "max_rows": max_rows or None, "verbose": 1}
+    write_label_report(estimator, dataset.table, dataset.Y, page, **options)
+    print_line(f"report: {page}")
+
+
+def load_known_labels(data: str, estimator: "SDLGMClassifier") -> "MultiLabelDataset":
+    """Return rows with the labels of a model, in its order."""
+    from sdlgm.data import read_labelled
+
+    names = tuple(str(name) for name in estimator.classes_)
+    dataset = read_labelled(data, names, optional=True, n_features=estimator.n_features_in_)
+    missing = set(names) - set(dataset.label_names)
+    if missing:
+        raise DataError(f"{data}: has no label {sorted(missing)[0]!r}, which the model predicts")
+    order = [dataset.label_names.index(name) for name in names]
+    return replace(dataset, Y=dataset.Y[:, order], label_names=names)

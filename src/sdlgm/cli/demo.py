@@ -9,7 +9,8 @@ from sdlgm.cli._arguments import Seed
 from sdlgm.cli._errors import handle_errors
 from sdlgm.cli._models import check_folder, exit_if_interrupted
 from sdlgm.cli._output import print_line
-from sdlgm.cli.unsupervised import check_report_dependencies, print_evaluation
+from sdlgm.cli._reports import check_report_dependencies
+from sdlgm.cli.unsupervised import print_evaluation
 
 # Smaller than the defaults, which are meant for images of 28 x 28 pixels. These have 8 x 8.
 SETTINGS: dict[str, Any] = {"n_components": 64, "max_active": 16, "hidden": (256, 128), "likelihood": "gaussian"}

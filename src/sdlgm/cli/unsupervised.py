@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sdlgm._optional import optional_import
 from sdlgm._progress import Progress
 from sdlgm.cli._arguments import AsJson, Data, LabelColumn, Model, ModelOut, OneFile, Seed, TableOut
 from sdlgm.cli._errors import handle_errors
 from sdlgm.cli._models import check_folder, check_model, exit_if_interrupted, load_model
 from sdlgm.cli._options import with_settings
 from sdlgm.cli._output import print_line, print_message, print_table
+from sdlgm.cli._reports import MaxRows, check_report_dependencies
 from sdlgm.cli._tables import check_decodable, with_table_options, write_decoded
 from sdlgm.errors import DataError
 
@@ -280,9 +280,7 @@ def report(
     model: Model,
     data: OneFile,
     page: Annotated[Path, typer.Option("--out", help="File for the report.")] = Path("report.html"),
-    max_rows: Annotated[
-        int, typer.Option(help="Report on at most this many rows, evenly spaced; 0 for all.", min=0)
-    ] = 10_000,
+    max_rows: MaxRows = 10_000,
     seed: Seed = 0,
     label_column: LabelColumn = None,
 ) -> None:
@@ -304,12 +302,6 @@ def report(
         dataset = load_for_model(data, estimator, label_column)
     write_report(estimator, dataset, page, random_state=seed, max_rows=max_rows or None, verbose=1)
     print_line(f"report: {page}")
-
-
-def check_report_dependencies() -> None:
-    """Raise `MissingDependencyError` if a dependency of the report is not installed."""
-    for module in ("jinja2", "matplotlib"):
-        optional_import(module, "report")
 
 
 def print_evaluation(evaluation: "Evaluation", name: str) -> None:

@@ -614,6 +614,27 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             n_labels_expected=float(self.predict_sparsity(X).mean.mean()),
         )
 
+    def to_indicator(self, y) -> np.ndarray:
+        """Return labels as a matrix of 0 and 1, as `predict` does and as the metrics of scikit-learn want them.
+
+        Parameters
+        ----------
+        y : labels as for `fit`
+
+        Returns
+        -------
+        Y : ndarray of shape (n_samples, n_labels)
+            A column for each label of ``classes_``.
+
+        Raises
+        ------
+        ValueError
+            If there are labels that are not among ``classes_``.
+
+        """
+        check_is_fitted(self)
+        return labels_of(y, self.classes_).indicator
+
     def _true_and_probs(self, X, y) -> tuple[np.ndarray, np.ndarray]:
         """Return the known labels, with columns for labels that the model lacks, and the probabilities."""
         check_is_fitted(self)

@@ -1,5 +1,6 @@
-"""HTML report on a fitted model, and the figures in it. Needs the extra ``report``."""
+"""HTML reports on fitted models, and the figures in them. Need the extra ``report``."""
 
-from sdlgm.report.html import write_report
+from sdlgm.report.code_report import write_report
+from sdlgm.report.label_report import write_label_report
 
-__all__ = ["write_report"]
+__all__ = ["write_label_report", "write_report"]

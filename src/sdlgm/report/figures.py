@@ -55,7 +55,7 @@ def reconstructions(model: SDLGM, data: Dataset, codes: sp.csr_matrix, n: int = 
     decoded = model.inverse_transform(codes[rows], encoded=True)
     if data.image_shape is None:
         return _line_plots(original, decoded, rows, data)
-    figure = _new_figure(n * 0.75, 1.5)
+    figure = new_figure(n * 0.75, 1.5)
     axes = figure.subplots(2, len(rows), squeeze=False)
     picture_row(axes[0], original, data, "original")
     picture_row(axes[1], decoded, data, "reconstruction")
@@ -69,7 +69,7 @@ def reading_a_code(model: SDLGM, data: Dataset, codes: sp.csr_matrix, n: int = 3
     candidates = np.flatnonzero((features_per_row > 0) & (features_per_row <= max_features))
     rows = candidates[evenly_spaced(len(candidates), n)] if len(candidates) else evenly_spaced(codes.shape[0], n)
     width = int(min(max(features_per_row[rows].max(), 1), max_features))
-    figure = _new_figure((width + 2) * 0.95, n * 1.15)
+    figure = new_figure((width + 2) * 0.95, n * 1.15)
     axes = figure.subplots(len(rows), width + 2, squeeze=False)
     for line, row in zip(axes, rows, strict=True):
         code = codes[[row]]
@@ -106,7 +106,7 @@ def sparsity(model: SDLGM, data: Dataset, codes: sp.csr_matrix, drawn: sp.csr_ma
         Largest number of active slots.
 
     """
-    figure = _new_figure(9, 3)
+    figure = new_figure(9, 3)
     left, right = figure.subplots(1, 2)
     values = np.arange(budget + 1)
     bars = ((drawn, "sampled codes", BLUE, -0.22), (codes, "codes from transform", ORANGE, 0.22))
@@ -156,7 +156,7 @@ def code_map(data: Dataset, codes: sp.csr_matrix, random_state: int = 0, max_row
         random_state=random_state,
     ).fit_transform(points)
     size = float(np.clip(12_000 / len(rows), 6, 24))
-    figure = _new_figure(6.4, 5.4)
+    figure = new_figure(6.4, 5.4)
     axis = figure.subplots()
     if data.labels is not None:
         from matplotlib import colormaps
@@ -190,7 +190,7 @@ def feature_atlas(model: SDLGM, data: Dataset, codes: sp.csr_matrix) -> Figure:
         return _effect_heatmap(features, effects, data)
     n_columns = 12
     n_lines = max(1, -(-len(features) // n_columns))
-    figure = _new_figure(n_columns * 0.8, n_lines * 0.95)
+    figure = new_figure(n_columns * 0.8, n_lines * 0.95)
     axes = figure.subplots(n_lines, n_columns, squeeze=False).ravel()
     for axis in axes[len(features) :]:
         axis.axis("off")
@@ -204,7 +204,7 @@ def feature_atlas(model: SDLGM, data: Dataset, codes: sp.csr_matrix) -> Figure:
 
 def usage(codes: sp.csr_matrix, drawn: sp.csr_matrix) -> Figure:
     """Plot the fraction of observations that contain each feature, in decreasing order."""
-    figure = _new_figure(9, 2.6)
+    figure = new_figure(9, 2.6)
     axis = figure.subplots()
     for matrix, name, colour in ((drawn, "sampled codes", BLUE), (codes, "codes from transform", ORANGE)):
         fraction = np.sort(np.asarray((matrix > 0).sum(axis=0)).ravel() / matrix.shape[0])[::-1]
@@ -225,7 +225,7 @@ def training_curves(model: SDLGM, budget: int) -> Figure:
     history = model.history_
     iterations = [record.iteration for record in history]
     counted = [record for record in history if record.features_used is not None]  # early model files lack it
-    figure = _new_figure(9, 2.8)
+    figure = new_figure(9, 2.8)
     bounds, rate, active, *further = figure.subplots(1, 4 if counted else 3)
     bounds.plot(iterations, [-record.discrete for record in history], color=BLUE, label="discrete (a bound)")
     bounds.plot(iterations, [-record.relaxed for record in history], color=GREY, ls="--", label="relaxed (no bound)")
@@ -255,13 +255,13 @@ def dense(rows: np.ndarray | sp.csr_matrix) -> np.ndarray:
     return rows.toarray() if sp.issparse(rows) else np.asarray(rows)
 
 
-def _new_figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of this size in inches, without a window."""
     return optional_import("matplotlib.figure", "report").Figure(figsize=(width, height), layout="constrained")
 
 
 def _text_figure(text: str) -> Figure:
-    figure = _new_figure(6.4, 1.2)
+    figure = new_figure(6.4, 1.2)
     axis = figure.subplots()
     axis.text(0.5, 0.5, text, ha="center", va="center")
     axis.axis("off")
@@ -270,7 +270,7 @@ def _text_figure(text: str) -> Figure:
 
 def _line_plots(original: np.ndarray, decoded: np.ndarray, rows: np.ndarray, data: Dataset) -> Figure:
     n = len(rows)
-    figure = _new_figure(9, n * 1.1)
+    figure = new_figure(9, n * 1.1)
     axes = figure.subplots(n, 1, sharex=True, squeeze=False)[:, 0]
     for i, axis in enumerate(axes):
         axis.plot(original[i], color="black", lw=1, label="original")
@@ -293,7 +293,7 @@ def _label_columns(axis: Axes, data: Dataset) -> None:
 
 
 def _effect_heatmap(features: list[int], effects: list[np.ndarray], data: Dataset) -> Figure:
-    figure = _new_figure(9, 1 + 0.12 * max(len(features), 4))
+    figure = new_figure(9, 1 + 0.12 * max(len(features), 4))
     axis = figure.subplots()
     matrix = np.array(effects) if effects else np.zeros((1, data.X.shape[1]))
     matrix = matrix / np.maximum(np.abs(matrix).max(axis=0), 1e-12)

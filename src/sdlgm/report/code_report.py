@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import copy
-import io
 import math
 import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,18 +15,15 @@ import numpy as np
 
 from sdlgm import __version__
 from sdlgm._files import remove_abandoned_files, write_text
-from sdlgm._optional import optional_import
 from sdlgm._progress import Progress
 from sdlgm.data import Dataset
 from sdlgm.report import figures
+from sdlgm.report.pages import MAX_ROWS, as_png, template
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sdlgm import SDLGM, Evaluation
-
-MAX_ROWS = 10_000
-"""Observations on which a report is based by default. The standard error of its means is a hundredth of the spread."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +72,7 @@ def write_report(
         If matplotlib or jinja2 is not installed.
 
     """
-    jinja2 = optional_import("jinja2", "report")
-    optional_import("matplotlib", "report")  # before the evaluation, which takes time
-    template = files("sdlgm.report").joinpath("template.html").read_text(encoding="utf-8")
-    page = jinja2.Environment(autoescape=jinja2.select_autoescape(default=True)).from_string(template)
+    page = template("codes.html")
     model = _with_sparse_output(model)
     n_rows = data.X.shape[0]
     if max_rows is not None and n_rows > max_rows:
@@ -95,7 +86,7 @@ def write_report(
         drawn = []
         for number, section in enumerate(sections, start=2):
             progress.update(number, section.title.lower())
-            drawn.append(replace(section, image=_png(section.draw(codes))))
+            drawn.append(replace(section, image=as_png(section.draw(codes))))
         text = page.render(
             data=data.name,
             n_rows=n_rows,
@@ -185,10 +176,3 @@ def _sections(model: SDLGM, data: Dataset) -> list[_Section]:
         ),
     ]
     return sections
-
-
-def _png(figure: Figure) -> str:
-    """Return a figure as PNG in base64."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=130)
-    return base64.b64encode(buffer.getvalue()).decode("ascii")
