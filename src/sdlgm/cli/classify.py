@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -22,6 +22,10 @@ LabelledData = Annotated[
     typer.Argument(
         help="A .csv, .parquet or .arff file, or a name such as birds:train, emotions or cal500.", show_default=False
     ),
+]
+Decided = Annotated[
+    Literal["f1", "mode", "count", "threshold"] | None,
+    typer.Option(help="How labels are decided on; by default as the model was fitted.", show_default=False),
 ]
 Classifier = Annotated[Path, typer.Argument(help="A model file written by 'sdlgm classify fit'.", show_default=False)]
 
@@ -63,6 +67,7 @@ def predict(
     data: LabelledData,
     table: TableOut,
     proba: Annotated[bool, typer.Option("--proba", help="Write probabilities instead of 0 and 1.")] = False,
+    decision: Decided = None,
 ) -> None:
     """Predict the labels of rows. Write a table with one column for each label.
 
@@ -83,14 +88,17 @@ def predict(
     names = tuple(str(name) for name in estimator.classes_)
     with Progress("predict"):
         dataset = read_labelled(data, names, optional=True, values=False, n_features=estimator.n_features_in_)
-        predicted = estimator.predict_proba(dataset.table) if proba else estimator.predict(dataset.table)
+        if proba:
+            predicted = estimator.predict_proba(dataset.table)
+        else:
+            predicted = estimator.predict(dataset.table, decision=decision)
         write_table(table, predicted, names)
     print_line(f"labels: {table} ({len(predicted)} rows, {len(names)} columns)")
 
 
 @app.command()
 @handle_errors
-def evaluate(model: Classifier, data: LabelledData, as_json: AsJson = False) -> None:
+def evaluate(model: Classifier, data: LabelledData, as_json: AsJson = False, decision: Decided = None) -> None:
     """Evaluate a classifier on rows with known labels.
 
     $ sdlgm classify evaluate model.sdlgm birds:test
@@ -110,7 +118,7 @@ def evaluate(model: Classifier, data: LabelledData, as_json: AsJson = False) -> 
         raise DataError(f"{data}: has no label {sorted(missing)[0]!r}, which the model predicts")
     order = [dataset.label_names.index(name) for name in names]
     with Progress("evaluate"):
-        evaluation = estimator.evaluate(dataset.table, dataset.Y[:, order])
+        evaluation = estimator.evaluate(dataset.table, dataset.Y[:, order], decision=decision)
     if as_json:
         typer.echo(json.dumps(asdict(evaluation), allow_nan=False))
         return

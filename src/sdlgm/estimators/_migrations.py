@@ -27,6 +27,8 @@ MIGRATIONS: Sequence[Migration] = (
     Migration("SDLGM", "prior_hidden", "0.3.0", None),
     Migration("SDLGM", "posterior_rank", "0.3.0", None),
     Migration("SDLGM", "rate", "0.3.0", 1.0),
+    # Models of 0.3.0 that were written before its release lack it too.
+    Migration("SDLGMClassifier", "decision", "0.3.1", "auto"),
 )
 
 
