@@ -20,6 +20,7 @@ from sdlgm._progress import Progress
 from sdlgm.errors import NumericalError
 from sdlgm.estimators._base import (
     SUPERVISED_CONSTRAINTS,
+    HeldOut,
     Limits,
     RandomState,
     SupervisedEstimator,
@@ -34,6 +35,7 @@ from sdlgm.estimators._forest import Forest
 from sdlgm.estimators._limits import LARGEST_N_SAMPLES
 from sdlgm.estimators._modelfile import loadable
 from sdlgm.estimators._preparation import Columns, Scaling
+from sdlgm.estimators._profile import in_proportion
 from sdlgm.estimators._results import LabelEvaluation, LabelNumbers
 from sdlgm.estimators._targets import Labels, check_budget, labels_of, names_of_classes
 from sdlgm.estimators._thresholds import best_threshold, best_thresholds, f1, labels_at, out_of_fold
@@ -135,6 +137,14 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         Learning rate of AdamW.
     lr_decay : float, default=1.0
         Last fraction of the run over which the learning rate falls linearly to zero.
+    early_stopping : bool, default=False
+        Stop when held-out rows no longer improve: when log q(y | x) has not risen for ``n_iter_no_change`` points of
+        the training curves (there are fifty in a run, at least five iterations apart), once the KL is warmed up. The
+        model keeps the parameters that were best. ``max_iter`` and ``max_time`` stay as limits.
+    validation_fraction : float, default=0.1
+        Share of the rows that are held out, for ``early_stopping``.
+    n_iter_no_change : int, default=10
+        Points of the training curves without improvement until training stops, for ``early_stopping``.
     checkpoint_dir : path or None, default=None
         Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM; the folds for
         ``threshold="cv"`` have folders of their own in it. It belongs to one run; leave it out in a parameter search.
@@ -199,6 +209,9 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         "n_trees": [Interval(Integral, 0, None, closed="left")],
         "n_samples": [Interval(Integral, 1, LARGEST_N_SAMPLES, closed="both")],
         "kl_warmup": [Interval(Real, 0, 1, closed="left")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
 
     _default_max_iter = 500
@@ -229,6 +242,9 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         batch_size: int = 200,
         learning_rate: float = 3e-3,
         lr_decay: float = 1.0,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 1000,
         resume: bool = False,
@@ -258,6 +274,9 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.lr_decay = lr_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.checkpoint_dir = checkpoint_dir
         self.checkpoint_every = checkpoint_every
         self.resume = resume
@@ -306,12 +325,36 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         if not labels.single:
             threshold = self._choose_threshold(rows, labels.indicator, further, max_active, weights)
         seed = self._seed_of(self.random_state)
+        held_out = None
+        if self.early_stopping:
+            kept, watched = self._split(rows.shape[0], seed, weights)
+            held_out = HeldOut(cast(Rows, rows[watched]), labels.indicator[watched])
+            rows, labels = cast(Rows, rows[kept]), replace(labels, indicator=labels.indicator[kept])
+            weights = None if weights is None else weights[kept]
         fitted = self._new_model(rows, labels, threshold, max_active, seed, weights)
+        if held_out is not None:
+            for _ in fitted.scaled_batches(held_out.rows):  # raise for bad values before training
+                pass
         targets = train.Targets.all_known(labels.indicator)
         if further is not None:
             rows, targets = _stack(rows, further), targets.followed_by_unknown(further.shape[0])
             weights = None if weights is None else np.append(weights, np.ones(further.shape[0]))
-        return self._train(fitted, rows, targets, seed, weights)
+        return self._train(fitted, rows, targets, seed, weights, held_out)
+
+    def _split(self, n_rows: int, seed: int, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows to train on, and those held out: with weights, in proportion to them."""
+        n_held_out = round(float(self.validation_fraction) * n_rows)
+        if n_held_out < 1 or n_rows - n_held_out < 2:
+            raise ValueError(
+                f"early_stopping=True holds out validation_fraction={self.validation_fraction:g} of {n_rows} rows; "
+                "give more rows, or set early_stopping=False"
+            )
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(n_rows)
+        kept, watched = np.sort(order[n_held_out:]), order[:n_held_out]
+        if weights is not None:
+            watched = watched[in_proportion(weights[watched], n_held_out, rng)]
+        return kept, watched
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y, classes=None, sample_weight=None) -> Self:
@@ -346,6 +389,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         first = not self.__sklearn_is_fitted__()
         if self.n_trees:
             raise ValueError(f"n_trees={self.n_trees} trees need all rows at once; use fit, or set n_trees=0")
+        if self.early_stopping:
+            raise ValueError("early_stopping=True needs all rows at once; use fit, or set early_stopping=False")
         if first and isinstance(self.threshold, str):
             raise ValueError(f"threshold={self.threshold!r} needs all rows at once; use fit, or give a number")
         rows, y, weights = weighted_targets(self._validate_rows(X, reset=first), y, sample_weight)
@@ -488,7 +533,12 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         return {**limits, "max_time": limits["max_time"] and limits["max_time"] / n_fits}
 
     def _train_config(self) -> train.TrainConfig:
-        config = replace(super()._train_config(), kl_warmup=float(self.kl_warmup), n_samples=int(self.n_samples))
+        config = replace(
+            super()._train_config(),
+            kl_warmup=float(self.kl_warmup),
+            n_samples=int(self.n_samples),
+            n_iter_no_change=int(self.n_iter_no_change) if self.early_stopping else None,
+        )
         if self.likelihood != "monte_carlo":
             return config
         return replace(config, gradient="gumbel_softmax", kl="paper")
@@ -527,6 +577,25 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             return probs
         probs = np.maximum(probs, np.finfo(np.float64).tiny)  # uniform if all are zero
         return probs / probs.sum(axis=1, keepdims=True)
+
+    def decision_function(self, X) -> np.ndarray:
+        """Return the log-odds of each label, log(p / (1 - p)) of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in)
+
+        Returns
+        -------
+        log_odds : ndarray of shape (n_samples, n_labels) or (n_samples,)
+            If every row has one of two classes, those of the second one only, as in scikit-learn.
+
+        """
+        probs = self.predict_proba(X)
+        if self.single_label_ and probs.shape[1] == 2:
+            probs = probs[:, 1]
+        probs = probs.clip(np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).epsneg)
+        return np.log(probs) - np.log1p(-probs)
 
     def predict(self, X, *, decision: Decision | None = None) -> np.ndarray:
         """Predict labels, never more than ``max_active_`` of them.
