@@ -1,10 +1,12 @@
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from commands import run, text
-from sdlgm import SDLGMClassifier
+from sdlgm import SDLGMClassifier, load
+from sdlgm.data import read_labelled
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,27 @@ def test__classify_report__known_labels__is_a_page_of_the_file(songs, tmp_path):
     page = (tmp_path / "labels.html").read_text(encoding="utf-8")
     assert "Labels of songs" in page
     assert page.count("data:image/png;base64,") == 4
+
+
+def test__classify__decisions__are_those_of_the_library(songs, tmp_path):
+    fast = ["--max-iter", 20, "--hidden", 4]
+    fit = ["classify", "fit", songs / "songs.csv", "--labels", "happy,sad", *fast]
+    run(*fit, "--out", tmp_path / "a.sdlgm")
+    run(*fit, "--out", tmp_path / "b.sdlgm", "--decision", "count")
+    model, other = load(tmp_path / "a.sdlgm"), load(tmp_path / "b.sdlgm")
+    assert (model.decision_, other.decision_) == ("f1", "count")
+    table = read_labelled(songs / "songs.csv", ["happy", "sad"])
+    for decision in (None, "f1", "mode", "count", "threshold"):
+        chosen = [] if decision is None else ["--decision", decision]
+        source = [tmp_path / "a.sdlgm", songs / "songs.csv"]
+        run("classify", "predict", *source, "--out", tmp_path / "predicted.npy", *chosen)
+        expected = model.predict(table.table, decision=decision)
+        np.testing.assert_array_equal(np.load(tmp_path / "predicted.npy"), expected)
+        (tmp_path / "predicted.npy").unlink()
+        result = json.loads(run("classify", "evaluate", *source, "--json", *chosen).stdout)
+        assert result == asdict(model.evaluate(table.table, table.labels, decision=decision))
+    refused = run(*fit, "--out", tmp_path / "c.sdlgm", "--decision", "f1", "--threshold", 0.4, code=2)
+    assert "decision='f1' has no threshold" in text(refused.stderr)
 
 
 @pytest.mark.parametrize("written", ["", "?", "often"])

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cros
 from sklearn.multioutput import ClassifierChain
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_classifier_multioutput, parametrize_with_checks
 
 from sdlgm import SDLGMClassifier, load
 from sdlgm.errors import BudgetError, ModelFileError, TrainingDivergedError
@@ -41,12 +41,17 @@ SMALL = {
 def _in_single_precision(estimator) -> dict[str, str]:
     reason = "weighted and repeated rows agree to 1e-6, in single precision; see test_supervised_weights.py"
     names = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
-    return dict.fromkeys(names, reason)
+    of_a_half = "predictions are those of a threshold of 0.5; see the test below"
+    return {**dict.fromkeys(names, reason), "check_classifier_multioutput": of_a_half}
 
 
 @parametrize_with_checks([SDLGMClassifier(**SMALL)], expected_failed_checks=_in_single_precision)
 def test__scikit_learn__all_checks__pass(estimator, check):
     check(estimator)
+
+
+def test__scikit_learn__check_of_predictions_at_a_half__passes_with_a_threshold():
+    check_classifier_multioutput("SDLGMClassifier", SDLGMClassifier(**SMALL, decision="threshold"))
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from sdlgm._kernels.chains import (
 from sdlgm._kernels.draws import draw_binary, draw_counts, draw_one_hot
 from sdlgm._kernels.entropy import IntegerChain, IntegerPrior, IntegerSlots, read_codes, write_codes
 from sdlgm._kernels.hidden import HiddenGradients, HiddenWeights, draw_hidden_chain, hidden_effect, hidden_gradients
+from sdlgm._kernels.label_sets import add_set_joint, best_sets, set_numbers, set_presence
 from sdlgm._kernels.low_rank import (
     LowRankGradients,
     draw_low_rank_chain,
@@ -28,7 +29,7 @@ from sdlgm._kernels.relaxed import RelaxedCounts, RelaxedGradients, relaxed_coun
 from sdlgm._kernels.rows import compress, in_unit_interval
 from sdlgm._kernels.slots import Divergence, divergence, symbol_gradients, symbols
 from sdlgm._kernels.subsets import SubsetDivergence, subset_divergence, subset_marginals, subset_modes
-from sdlgm._kernels.trees import tree_votes
+from sdlgm._kernels.trees import tree_row_shares, tree_votes
 
 __all__ = [
     "ChainCost",
@@ -43,6 +44,8 @@ __all__ = [
     "RelaxedCounts",
     "RelaxedGradients",
     "SubsetDivergence",
+    "add_set_joint",
+    "best_sets",
     "chain_cost",
     "chain_gradients",
     "chain_modes",
@@ -69,12 +72,15 @@ __all__ = [
     "read_codes",
     "relaxed_counts",
     "relaxed_gradients",
+    "set_numbers",
+    "set_presence",
     "slot_modes",
     "subset_divergence",
     "subset_marginals",
     "subset_modes",
     "symbol_gradients",
     "symbols",
+    "tree_row_shares",
     "tree_votes",
     "write_codes",
 ]

@@ -6,14 +6,21 @@ from sdlgm._kernels.compiler import compiled
 
 
 @compiled
+def _leaf(row, root, feature, threshold, left, right):
+    """Return the leaf of a row in a tree."""
+    node = root
+    while left[node] >= 0:
+        # The value has single and the threshold double precision, as in scikit-learn.
+        node = left[node] if row[feature[node]] <= threshold[node] else right[node]
+    return node
+
+
+@compiled
 def _votes(rows, roots, feature, threshold, left, right, first, last, order, targets, weights, votes):
     n_trees = len(roots)
     for row in range(len(rows)):
         for tree in range(n_trees):
-            node = roots[tree]
-            while left[node] >= 0:
-                # The value has single and the threshold double precision, as in scikit-learn.
-                node = left[node] if rows[row, feature[node]] <= threshold[node] else right[node]
+            node = _leaf(rows[row], roots[tree], feature, threshold, left, right)
             total = 0.0
             for place in range(first[node], last[node]):
                 total += weights[order[place]]
@@ -22,6 +29,19 @@ def _votes(rows, roots, feature, threshold, left, right, first, last, order, tar
                 target, own = targets[order[place]], share * weights[order[place]]
                 for k in range(len(target)):
                     votes[row, k] += own * target[k]
+
+
+@compiled
+def _row_shares(rows, roots, feature, threshold, left, right, first, last, order, weights, shares):
+    n_trees = len(roots)
+    for row in range(len(rows)):
+        for tree in range(n_trees):
+            node = _leaf(rows[row], roots[tree], feature, threshold, left, right)
+            total = 0.0
+            for place in range(first[node], last[node]):
+                total += weights[order[place]]
+            for place in range(first[node], last[node]):
+                shares[row, order[place]] += weights[order[place]] / (total * n_trees)
 
 
 def tree_votes(
@@ -66,3 +86,28 @@ def tree_votes(
     votes = np.zeros((len(rows), targets.shape[1]))
     _votes(rows, roots, feature, threshold, left, right, first, last, order, targets, weights, votes)
     return votes
+
+
+def tree_row_shares(
+    rows: np.ndarray,
+    roots: np.ndarray,
+    feature: np.ndarray,
+    threshold: np.ndarray,
+    left: np.ndarray,
+    right: np.ndarray,
+    first: np.ndarray,
+    last: np.ndarray,
+    order: np.ndarray,
+    weights: np.ndarray,
+) -> np.ndarray:
+    """Return the share of each training row in the votes on each row; parameters as for `tree_votes`.
+
+    Returns
+    -------
+    ndarray of shape (R, n_training_rows)
+        Rows add up to 1.
+
+    """
+    shares = np.zeros((len(rows), len(weights)))
+    _row_shares(rows, roots, feature, threshold, left, right, first, last, order, weights, shares)
+    return shares

@@ -27,6 +27,7 @@ COMMON = (
     "variant",
     "max_active",
     "likelihood",
+    "decision",
     "threshold",
     "encoder",
     "max_iter",

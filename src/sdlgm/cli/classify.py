@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -27,6 +27,10 @@ LabelledData = Annotated[
     typer.Argument(
         help="A .csv, .parquet or .arff file, or a name such as birds:train, emotions or cal500.", show_default=False
     ),
+]
+Decided = Annotated[
+    Literal["f1", "mode", "count", "threshold"] | None,
+    typer.Option(help="How labels are decided on; by default as the model was fitted.", show_default=False),
 ]
 Classifier = Annotated[Path, typer.Argument(help="A model file written by 'sdlgm classify fit'.", show_default=False)]
 
@@ -68,6 +72,7 @@ def predict(
     data: LabelledData,
     table: TableOut,
     proba: Annotated[bool, typer.Option("--proba", help="Write probabilities instead of 0 and 1.")] = False,
+    decision: Decided = None,
 ) -> None:
     """Predict the labels of rows. Write a table with one column for each label.
 
@@ -88,14 +93,17 @@ def predict(
     names = tuple(str(name) for name in estimator.classes_)
     with Progress("predict"):
         dataset = read_labelled(data, names, optional=True, values=False, n_features=estimator.n_features_in_)
-        predicted = estimator.predict_proba(dataset.table) if proba else estimator.predict(dataset.table)
+        if proba:
+            predicted = estimator.predict_proba(dataset.table)
+        else:
+            predicted = estimator.predict(dataset.table, decision=decision)
         write_table(table, predicted, names)
     print_line(f"labels: {table} ({len(predicted)} rows, {len(names)} columns)")
 
 
 @app.command()
 @handle_errors
-def evaluate(model: Classifier, data: LabelledData, as_json: AsJson = False) -> None:
+def evaluate(model: Classifier, data: LabelledData, as_json: AsJson = False, decision: Decided = None) -> None:
     """Evaluate a classifier on rows with known labels.
 
     $ sdlgm classify evaluate model.sdlgm birds:test
@@ -110,7 +118,7 @@ def evaluate(model: Classifier, data: LabelledData, as_json: AsJson = False) -> 
     with Progress(f"load {data}"):
         dataset = load_known_labels(data, estimator)
     with Progress("evaluate"):
-        evaluation = estimator.evaluate(dataset.table, dataset.Y)
+        evaluation = estimator.evaluate(dataset.table, dataset.Y, decision=decision)
     if as_json:
         typer.echo(json.dumps(asdict(evaluation), allow_nan=False))
         return

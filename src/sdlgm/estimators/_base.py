@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Generic, Literal, Self, TypedDict, TypeVar, cast
 
@@ -71,6 +71,14 @@ class Limits(TypedDict):
 
     max_iter: int | None
     max_time: float | None
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Rows with targets that a run is watched on."""
+
+    rows: Rows
+    y: np.ndarray
 
 
 class TorchEstimator(BaseEstimator, Generic[FittedModel]):
@@ -341,22 +349,27 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
         targets: train.Targets,
         seed: int,
         weights: np.ndarray | None = None,
+        held_out: HeldOut | None = None,
     ) -> Self:
-        """Train on rows, of which the first ones have known targets."""
+        """Train on rows, of which the first ones have known targets; watch some of those, or the ones held out."""
         prepare = fitted.scaling.apply
         n_known = int(targets.known.sum())
         rng = np.random.default_rng(seed)
-        places = rng.permutation(n_known)
         of_known = None if weights is None else weights[:n_known]
-        if of_known is None:
-            places = places[:WATCHED_ROWS]
+        if held_out is not None:
+            watched = held_out
         else:
-            places = places[in_proportion(of_known[places], min(WATCHED_ROWS, n_known), rng)]
+            places = rng.permutation(n_known)
+            if of_known is None:
+                places = places[:WATCHED_ROWS]
+            else:
+                places = places[in_proportion(of_known[places], min(WATCHED_ROWS, n_known), rng)]
+            watched = HeldOut(cast(Rows, rows[places]), targets.y[places])
         own = None if weights is None else weights / weights.mean()
         batches = train.ShuffledBatches(rows, int(self.batch_size), seed, prepare, targets, own)
-        monitor = train.Monitor(rows[places], seed, prepare=prepare, targets=targets.y[places])
+        monitor = train.Monitor(watched.rows, seed, prepare=prepare, targets=watched.y)
         trainer = train.Trainer(fitted.module, self._train_config(), seed)
-        baseline = train.frequency_log_prob(targets.y[:n_known], targets.y[places], of_known)
+        baseline = train.frequency_log_prob(targets.y[:n_known], watched.y, of_known)
         # Training begins at the frequencies, as far as the model can have them.
         uninformed = min(baseline, monitor(trainer).discrete)
         self._run(fitted, trainer, batches, monitor)

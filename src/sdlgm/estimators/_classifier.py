@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -20,6 +20,7 @@ from sdlgm._progress import Progress
 from sdlgm.errors import NumericalError
 from sdlgm.estimators._base import (
     SUPERVISED_CONSTRAINTS,
+    HeldOut,
     Limits,
     RandomState,
     SupervisedEstimator,
@@ -28,11 +29,13 @@ from sdlgm.estimators._base import (
 )
 from sdlgm.estimators._checks import usable_device
 from sdlgm.estimators._compat import Interval, StrOptions, fit_context
+from sdlgm.estimators._decisions import DECISIONS, Decision, Leaves, Mixture, likeliest
 from sdlgm.estimators._fitted import Fitted, FittedClassifier, check_finite
 from sdlgm.estimators._forest import Forest
 from sdlgm.estimators._limits import LARGEST_N_SAMPLES
 from sdlgm.estimators._modelfile import loadable
 from sdlgm.estimators._preparation import Columns, Scaling
+from sdlgm.estimators._profile import in_proportion
 from sdlgm.estimators._results import LabelEvaluation, LabelNumbers
 from sdlgm.estimators._targets import Labels, check_budget, labels_of, names_of_classes
 from sdlgm.estimators._thresholds import best_threshold, best_thresholds, f1, labels_at, out_of_fold
@@ -94,10 +97,14 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         Number of latent features in addition to the labels, for ``variant="con"``.
     temperature : float, default=1.0
         Temperature of the relaxed gates and features, for ``likelihood="monte_carlo"``.
-    threshold : float, "cv" or "cv_per_label", default=0.5
+    decision : {"auto", "f1", "mode", "count", "threshold"}, default="auto"
+        Which labels are predicted, under the distribution over sets of labels. ``"f1"``: the set with the largest
+        expected F1 of the row. ``"mode"``: the most probable set. ``"count"``: the likeliest labels, as many as are
+        expected. ``"threshold"``: those at or above ``threshold``. ``"auto"`` is "f1", or "threshold" if there is one.
+    threshold : float, "cv", "cv_per_label" or None, default=None
         Labels with at least this probability are predicted. ``"cv"`` chooses it by five-fold cross-validation on the
         training rows, for the largest micro F1. ``"cv_per_label"`` chooses one for each label, which may be lower for
-        rare labels, for the largest macro F1.
+        rare labels, for the largest macro F1. None is 0.5 with ``decision="threshold"``.
     hidden : tuple of int, default=(256,)
         Widths of the hidden layers of the encoder; the decoder has them in reverse.
     activation : {"silu", "relu"}, default="silu"
@@ -130,6 +137,14 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         Learning rate of AdamW.
     lr_decay : float, default=1.0
         Last fraction of the run over which the learning rate falls linearly to zero.
+    early_stopping : bool, default=False
+        Stop when held-out rows no longer improve: when log q(y | x) has not risen for ``n_iter_no_change`` points of
+        the training curves (there are fifty in a run, at least five iterations apart), once the KL is warmed up. The
+        model keeps the parameters that were best. ``max_iter`` and ``max_time`` stay as limits.
+    validation_fraction : float, default=0.1
+        Share of the rows that are held out, for ``early_stopping``.
+    n_iter_no_change : int, default=10
+        Points of the training curves without improvement until training stops, for ``early_stopping``.
     checkpoint_dir : path or None, default=None
         Folder for a checkpoint, written every ``checkpoint_every`` iterations and on SIGINT or SIGTERM; the folds for
         ``threshold="cv"`` have folders of their own in it. It belongs to one run; leave it out in a parameter search.
@@ -152,8 +167,10 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         The budget in use.
     single_label_ : bool
         Whether y was one class for each row.
+    decision_ : str
+        How labels are decided on: "f1", "mode", "count" or "threshold".
     threshold_ : float or ndarray of shape (n_labels,)
-        The threshold in use.
+        The threshold, for ``decision="threshold"``.
     n_iter_ : int
         Number of iterations done.
     interrupted_ : bool
@@ -184,13 +201,17 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         "likelihood": [StrOptions(set(LABEL_FORMS))],
         "n_latent": [Interval(Integral, 1, None, closed="left")],
         "temperature": [Interval(Real, 0, None, closed="neither")],
-        "threshold": [Interval(Real, 0, 1, closed="both"), StrOptions(_CV_THRESHOLDS)],
+        "decision": [StrOptions({"auto", *DECISIONS})],
+        "threshold": [Interval(Real, 0, 1, closed="both"), StrOptions(_CV_THRESHOLDS), None],
         "input_dropout": [Interval(Real, 0, 1, closed="left")],
         "reconstruction_weight": [Interval(Real, 0, None, closed="left")],
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "n_trees": [Interval(Integral, 0, None, closed="left")],
         "n_samples": [Interval(Integral, 1, LARGEST_N_SAMPLES, closed="both")],
         "kl_warmup": [Interval(Real, 0, 1, closed="left")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
     }
 
     _default_max_iter = 500
@@ -204,7 +225,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         likelihood: Literal["subset", "closed_form", "multinomial", "monte_carlo"] = "subset",
         n_latent: int = 20,
         temperature: float = 1.0,
-        threshold: float | Literal["cv", "cv_per_label"] = 0.5,
+        decision: Literal["auto", "f1", "mode", "count", "threshold"] = "auto",
+        threshold: float | Literal["cv", "cv_per_label"] | None = None,
         hidden: tuple[int, ...] = (256,),
         activation: Literal["silu", "relu"] = "silu",
         dropout: float = 0.5,
@@ -220,6 +242,9 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         batch_size: int = 200,
         learning_rate: float = 3e-3,
         lr_decay: float = 1.0,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 1000,
         resume: bool = False,
@@ -232,6 +257,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         self.likelihood: LabelForm = likelihood
         self.n_latent = n_latent
         self.temperature = temperature
+        self.decision: Decision | Literal["auto"] = decision
         self.threshold = threshold
         self.hidden = hidden
         self.activation = activation
@@ -248,6 +274,9 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.lr_decay = lr_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.checkpoint_dir = checkpoint_dir
         self.checkpoint_every = checkpoint_every
         self.resume = resume
@@ -296,12 +325,36 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         if not labels.single:
             threshold = self._choose_threshold(rows, labels.indicator, further, max_active, weights)
         seed = self._seed_of(self.random_state)
+        held_out = None
+        if self.early_stopping:
+            kept, watched = self._split(rows.shape[0], seed, weights)
+            held_out = HeldOut(cast(Rows, rows[watched]), labels.indicator[watched])
+            rows, labels = cast(Rows, rows[kept]), replace(labels, indicator=labels.indicator[kept])
+            weights = None if weights is None else weights[kept]
         fitted = self._new_model(rows, labels, threshold, max_active, seed, weights)
+        if held_out is not None:
+            for _ in fitted.scaled_batches(held_out.rows):  # raise for bad values before training
+                pass
         targets = train.Targets.all_known(labels.indicator)
         if further is not None:
             rows, targets = _stack(rows, further), targets.followed_by_unknown(further.shape[0])
             weights = None if weights is None else np.append(weights, np.ones(further.shape[0]))
-        return self._train(fitted, rows, targets, seed, weights)
+        return self._train(fitted, rows, targets, seed, weights, held_out)
+
+    def _split(self, n_rows: int, seed: int, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows to train on, and those held out: with weights, in proportion to them."""
+        n_held_out = round(float(self.validation_fraction) * n_rows)
+        if n_held_out < 1 or n_rows - n_held_out < 2:
+            raise ValueError(
+                f"early_stopping=True holds out validation_fraction={self.validation_fraction:g} of {n_rows} rows; "
+                "give more rows, or set early_stopping=False"
+            )
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(n_rows)
+        kept, watched = np.sort(order[n_held_out:]), order[:n_held_out]
+        if weights is not None:
+            watched = watched[in_proportion(weights[watched], n_held_out, rng)]
+        return kept, watched
 
     @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y, classes=None, sample_weight=None) -> Self:
@@ -336,6 +389,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         first = not self.__sklearn_is_fitted__()
         if self.n_trees:
             raise ValueError(f"n_trees={self.n_trees} trees need all rows at once; use fit, or set n_trees=0")
+        if self.early_stopping:
+            raise ValueError("early_stopping=True needs all rows at once; use fit, or set early_stopping=False")
         if first and isinstance(self.threshold, str):
             raise ValueError(f"threshold={self.threshold!r} needs all rows at once; use fit, or give a number")
         rows, y, weights = weighted_targets(self._validate_rows(X, reset=first), y, sample_weight)
@@ -353,7 +408,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             for _ in fitted.scaled_batches(rows):  # raise for bad values before anything changes
                 pass
         if not (fitted.single_label or isinstance(self.threshold, str)):
-            fitted = replace(fitted, threshold=float(self.threshold))
+            threshold = fitted.threshold if self.threshold is None else float(self.threshold)
+            fitted = replace(fitted, threshold=threshold, decision=self._decision_of_settings())
         return self._train_one_pass(fitted, rows, labels.indicator, seed, weights)
 
     def _first_labels(self, y, classes) -> Labels:
@@ -407,6 +463,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             classes=labels.names,
             single_label=labels.single,
             threshold=threshold,
+            decision=self._decision_of_settings(),
             forest=forest,
         )
 
@@ -415,6 +472,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         self.classes_ = fitted.classes
         self.single_label_ = fitted.single_label
         self.threshold_ = fitted.threshold
+        self.decision_: Decision = fitted.decision
         self.module_ = fitted.module
         self.max_active_ = fitted.module.config.n_slots
         return self
@@ -428,10 +486,10 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         weights: np.ndarray | None,
     ) -> float | np.ndarray:
         if not isinstance(self.threshold, str):
-            return float(self.threshold)
+            return 0.5 if self.threshold is None else float(self.threshold)
         if len(indicator) < _FOLDS:
             raise ValueError(f"threshold={self.threshold!r} needs at least {_FOLDS} rows; give a number")
-        of_fold = cast(Self, clone(self)).set_params(threshold=0.5, max_active=max_active, verbose=0)
+        of_fold = cast(Self, clone(self)).set_params(threshold=None, max_active=max_active, verbose=0)
         of_fold.set_params(max_time=self._limits()["max_time"])
         numbers = itertools.count()
         progress = Progress("choose the threshold", _FOLDS, unit="folds", visible=bool(self.verbose))
@@ -475,10 +533,27 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         return {**limits, "max_time": limits["max_time"] and limits["max_time"] / n_fits}
 
     def _train_config(self) -> train.TrainConfig:
-        config = replace(super()._train_config(), kl_warmup=float(self.kl_warmup), n_samples=int(self.n_samples))
+        config = replace(
+            super()._train_config(),
+            kl_warmup=float(self.kl_warmup),
+            n_samples=int(self.n_samples),
+            n_iter_no_change=int(self.n_iter_no_change) if self.early_stopping else None,
+        )
         if self.likelihood != "monte_carlo":
             return config
         return replace(config, gradient="gumbel_softmax", kl="paper")
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.threshold is not None and self.decision not in ("auto", "threshold"):
+            raise ValueError(
+                f"decision={self.decision!r} has no threshold, and threshold={self.threshold!r}; leave one of them out"
+            )
+
+    def _decision_of_settings(self) -> Decision:
+        if self.decision != "auto":
+            return self.decision
+        return "f1" if self.threshold is None else "threshold"
 
     # Prediction
 
@@ -503,12 +578,34 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         probs = np.maximum(probs, np.finfo(np.float64).tiny)  # uniform if all are zero
         return probs / probs.sum(axis=1, keepdims=True)
 
-    def predict(self, X) -> np.ndarray:
-        """Predict labels: of those with at least the threshold, the ``max_active_`` most probable.
+    def decision_function(self, X) -> np.ndarray:
+        """Return the log-odds of each label, log(p / (1 - p)) of `predict_proba`.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features_in)
+
+        Returns
+        -------
+        log_odds : ndarray of shape (n_samples, n_labels) or (n_samples,)
+            If every row has one of two classes, those of the second one only, as in scikit-learn.
+
+        """
+        probs = self.predict_proba(X)
+        if self.single_label_ and probs.shape[1] == 2:
+            probs = probs[:, 1]
+        probs = probs.clip(np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).epsneg)
+        return np.log(probs) - np.log1p(-probs)
+
+    def predict(self, X, *, decision: Decision | None = None) -> np.ndarray:
+        """Predict labels, never more than ``max_active_`` of them.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features_in)
+        decision : {"f1", "mode", "count", "threshold"} or None, default=None
+            How labels are decided on; None is ``decision_``. Of labels at or above the threshold, the ``max_active_``
+            most probable ones are predicted.
 
         Returns
         -------
@@ -516,15 +613,18 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             An indicator matrix or, if every row has one class, the most probable class.
 
         """
-        predicted = self._indicator_at(self.predict_proba(X))
+        check_is_fitted(self)
+        predicted = self._indicator(X, decision)
         return self.classes_[predicted.argmax(axis=1)] if self.single_label_ else predicted
 
-    def predict_labels(self, X) -> list[tuple[Any, ...]]:
+    def predict_labels(self, X, *, decision: Decision | None = None) -> list[tuple[Any, ...]]:
         """Predict labels by name.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features_in)
+        decision : {"f1", "mode", "count", "threshold"} or None, default=None
+            As for `predict`.
 
         Returns
         -------
@@ -532,7 +632,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             The labels of each row.
 
         """
-        predicted = self.predict(X)
+        predicted = self.predict(X, decision=decision)
         if self.single_label_:
             return [(label,) for label in predicted.tolist()]
         return [tuple(self.classes_[row > 0].tolist()) for row in predicted]
@@ -574,14 +674,14 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         """
         from sklearn.metrics import f1_score  # slow to import
 
-        true, own = self._true_and_probs(X, y)
+        true = self._true_labels(X, y)
         # One more column of zeros: f1_score takes a single column for two classes.
         true = np.pad(true, ((0, 0), (0, 1)))
-        predicted = _with_columns(self._indicator_at(own), true.shape[1])
+        predicted = _with_columns(self._indicator(X, None), true.shape[1])
         zero = cast(Any, 0.0)  # the stubs know only "warn"
         return float(f1_score(true, predicted, average="micro", zero_division=zero, sample_weight=sample_weight))
 
-    def evaluate(self, X, y) -> LabelEvaluation:
+    def evaluate(self, X, y, *, decision: Decision | None = None) -> LabelEvaluation:
         """Score `predict` and the probabilities behind it on rows whose labels are known.
 
         Labels that the model was not fitted with count as missed.
@@ -590,14 +690,16 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features_in)
         y : labels as for `fit`
+        decision : {"f1", "mode", "count", "threshold"} or None, default=None
+            As for `predict`.
 
         Returns
         -------
         evaluation : LabelEvaluation
 
         """
-        true, own = self._true_and_probs(X, y)
-        predicted, probs = (_with_columns(values, true.shape[1]) for values in (self._indicator_at(own), own))
+        true, own = self._true_labels(X, y), self.predict_proba(X)
+        predicted, probs = (_with_columns(values, true.shape[1]) for values in (self._indicator(X, decision, own), own))
         present = true.any(axis=0)
         likely = np.clip(np.where(true > 0, probs, 1 - probs), 1e-12, 1.0)
         return LabelEvaluation(
@@ -635,8 +737,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         check_is_fitted(self)
         return labels_of(y, self.classes_).indicator
 
-    def _true_and_probs(self, X, y) -> tuple[np.ndarray, np.ndarray]:
-        """Return the known labels, with columns for labels that the model lacks, and the probabilities."""
+    def _true_labels(self, X, y) -> np.ndarray:
+        """Return the known labels, with further columns for labels that the model lacks."""
         check_is_fitted(self)
         labels = labels_of(y, self.classes_, unseen=True)
         if labels.single and not self.single_label_ and labels.indicator.shape[1] > len(self.classes_):
@@ -644,10 +746,10 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
                 "y has one value for each row, and not all of them are labels of the model, which was fitted with sets "
                 "of labels; give an indicator matrix or a list of sets"
             )
-        probs = self.predict_proba(X)
-        if len(probs) != len(labels.indicator):
-            raise ValueError(f"X has {len(probs)} rows, and y has {len(labels.indicator)}")
-        return labels.indicator, probs
+        n_rows = self._validate_rows(X, reset=False).shape[0]
+        if n_rows != len(labels.indicator):
+            raise ValueError(f"X has {n_rows} rows, and y has {len(labels.indicator)}")
+        return labels.indicator
 
     def sample(self, y, *, random_state: RandomState = None) -> np.ndarray:
         """Draw an observation for each row of labels from p(x given y), for ``variant="gen"`` and ``"con"``.
@@ -684,11 +786,32 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         check_finite("x", rows)
         return rows
 
-    def _indicator_at(self, probs: np.ndarray) -> np.ndarray:
-        """Return the labels that are predicted at these probabilities; of one class a row, the most probable."""
+    def _indicator(self, X, decision: Decision | None, probs: np.ndarray | None = None) -> np.ndarray:
+        """Return the labels that are predicted; ``probs`` are those of `predict_proba`, if they are known."""
+        if decision is None:
+            decision = self.decision_
+        if decision not in DECISIONS:
+            raise ValueError(f"decision={decision!r}; it is one of {', '.join(DECISIONS)}, or None")
+        if not self.single_label_ and decision in ("f1", "mode"):
+            decide = Mixture.largest_f1 if decision == "f1" else Mixture.most_probable
+            return np.concatenate([decide(mixture) for mixture in self._mixtures(X)])
+        probs = self.predict_proba(X) if probs is None else probs
         if self.single_label_:
             return np.eye(probs.shape[1], dtype=np.int64)[probs.argmax(axis=1)]
+        if decision == "count":
+            return likeliest(probs, self.predict_sparsity(X).mean)
         return labels_at(probs, self.threshold_, self.max_active_).astype(np.int64)
+
+    def _mixtures(self, X) -> Iterator[Mixture]:
+        """Iterate over distributions over sets of labels, for batches of rows."""
+        forest = self._fitted.forest
+        with torch.inference_mode():
+            for x in self._fitted.scaled_batches(self._validate_rows(X, reset=False)):
+                noise = Noise.seeded(0, self._fitted.device)
+                members = self.module_.sets(x, n_samples=_PREDICTION_SAMPLES, noise=noise)
+                for member in members:
+                    check_finite("the labels", member.logits)
+                yield Mixture(members, None if forest is None else Leaves(forest, x.cpu().numpy()))
 
     def _mean_over_members(self, X, of_members: _OfMembers, of_trees: int) -> np.ndarray:
         """Return the mean over members; with trees, the mean of that and their votes (see `Forest.votes`)."""
@@ -725,6 +848,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             "single_label": self.single_label_,
             "budget": self.max_active_,
             "threshold": threshold,
+            "decision": self.decision_,
         }
 
     def _fitted_tensors(self) -> dict[str, Tensor]:
@@ -748,10 +872,17 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         forest = None
         if of_forest:
             forest = Forest.from_tensors(of_forest, int(self.n_trees), self.n_features_in_, len(classes))
-        threshold = _checked_threshold(document["threshold"], len(classes))
+        decision = document.get("decision", "threshold")  # files before 0.3.1 have none
+        if decision not in DECISIONS:
+            raise ValueError(f"decision={decision!r}; it is one of {', '.join(DECISIONS)}")
         return self._publish(
             FittedClassifier(
-                **vars(base), classes=classes, single_label=single_label, threshold=threshold, forest=forest
+                **vars(base),
+                classes=classes,
+                single_label=single_label,
+                threshold=_checked_threshold(document["threshold"], len(classes)),
+                decision=decision,
+                forest=forest,
             )
         )
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sdlgm.errors import NumericalError
 from sdlgm.estimators._columns import Supports
+from sdlgm.estimators._decisions import Decision
 from sdlgm.estimators._forest import Forest
 from sdlgm.estimators._limits import MOST_VALUES
 from sdlgm.estimators._preparation import Scaling, in_batches
@@ -106,6 +107,7 @@ class FittedClassifier(Fitted[MultiLabelModule]):
     classes: np.ndarray
     single_label: bool
     threshold: float | np.ndarray
+    decision: Decision
     forest: Forest | None
 
     @property

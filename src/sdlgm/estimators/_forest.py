@@ -77,6 +77,16 @@ class Forest:
         n_labels = votes.shape[1] // 2
         return votes[:, :n_labels], votes[:, n_labels:]
 
+    def row_shares(self, x: np.ndarray) -> np.ndarray:
+        """Return the share of each training row in the votes on scaled rows."""
+        arrays = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "targets"}
+        return _kernels.tree_row_shares(np.ascontiguousarray(x, dtype=np.float32), **arrays)
+
+    @property
+    def indicator(self) -> np.ndarray:
+        """The labels of the training rows, 0 or 1."""
+        return self.targets[:, : self.targets.shape[1] // 2]
+
     def tensors(self) -> dict[str, Tensor]:
         """Return the arrays by name."""
         names = [field.name for field in fields(self) if field.name != "weights" or (self.weights != 1).any()]

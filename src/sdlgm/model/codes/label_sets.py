@@ -15,12 +15,15 @@ The labels y of an observation are the features of its code. Four forms, by name
 import math
 from typing import Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from sdlgm.model.arrays import as_array
 from sdlgm.model.codes.base import Temperatures
+from sdlgm.model.codes.set_distribution import SetDistribution
 from sdlgm.model.codes.slots import SlotDistribution, log_binomial
 from sdlgm.model.codes.subset import SubsetDistribution
 from sdlgm.model.noise import Noise
@@ -108,3 +111,28 @@ def number_of_labels(
             prob = presence[:, k, None]
             numbers = numbers * (1 - prob) + F.pad(numbers[:, :-1], (1, 0)) * prob
     return numbers / numbers.sum(-1, keepdim=True).clamp(min=torch.finfo(numbers.dtype).tiny)
+
+
+def set_distribution(
+    posterior: SlotDistribution | SubsetDistribution, form: LabelForm, presence: Float[Tensor, "batch K"]
+) -> SetDistribution:
+    """Return the joint distribution over sets of labels, whose number is that of `number_of_labels`.
+
+    ``presence`` is the probability of each label. ``subset``: q(y given x). ``multinomial``: the labels given their
+    number, of counts without a label twice. Otherwise labels are independent given x, and within the budget.
+    """
+    budget = min(posterior.n_slots, presence.shape[-1])
+    if isinstance(posterior, SubsetDistribution):
+        return SetDistribution.absorbing(_double(posterior.logits), budget)
+    if form == "multinomial":
+        numbers = _double(number_of_labels(posterior, form, presence))[:, : budget + 1]
+        # Given their number, labels depend on the ratios of the probabilities only; these odds keep sums near 1.
+        expected = np.maximum(numbers @ np.arange(numbers.shape[1]), 1e-3)
+        logits = _double(posterior.feature_log_probs) + np.log(expected)[:, None]
+        return SetDistribution.given_numbers(logits, budget, numbers)
+    probs = _double(presence).clip(1e-300, 1 - 1e-16)
+    return SetDistribution.given_numbers(np.log(probs) - np.log1p(-probs), budget)
+
+
+def _double(values: Tensor) -> np.ndarray:
+    return as_array(values.detach().cpu().double())

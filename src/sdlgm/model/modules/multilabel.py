@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from sdlgm.model.codes import label_sets
 from sdlgm.model.codes.base import KL
 from sdlgm.model.codes.priors import SlotPrior
+from sdlgm.model.codes.set_distribution import SetDistribution
 from sdlgm.model.codes.slots import SlotDistribution
 from sdlgm.model.codes.subset import SubsetDistribution
 from sdlgm.model.likelihoods import Gaussian
@@ -105,6 +106,16 @@ class MultiLabelModule(TemperedModule):
         """Return the distribution of the number of labels."""
         labels = self.inference(x).labels
         return label_sets.number_of_labels(labels, self.config.form, self._presence_of(labels, n_samples, noise))
+
+    def sets(self, x: Float[Tensor, "batch D"], *, n_samples: int, noise: Noise) -> tuple[SetDistribution, ...]:
+        """Return the distribution over sets of labels of each member.
+
+        For ``monte_carlo`` labels are independent given x, with the probabilities of `presence`.
+        """
+        labels = self.inference(x).labels
+        presence = self._presence_of(labels, n_samples, noise)
+        sets = label_sets.set_distribution(labels, self.config.form, presence)
+        return tuple(sets[start : start + len(x)] for start in range(0, len(presence), len(x)))
 
     def _presence_of(self, labels: SlotDistribution | SubsetDistribution, n_samples: int, noise: Noise) -> Tensor:
         if self.config.form == "monte_carlo":
