@@ -48,6 +48,11 @@ def rng() -> np.random.Generator:
         (lambda rng: rng.poisson(3, N) + 0.5, "gaussian"),
         (lambda rng: -rng.poisson(3, N), "gaussian"),
         (lambda rng: rng.integers(1990, 2020, N), "gaussian"),
+        (lambda rng: rng.integers(0, 24, N), "gaussian"),  # hours
+        (lambda rng: rng.integers(0, 11, N), "gaussian"),  # answers from 0 to 10
+        (lambda rng: 5 * rng.poisson(3, N), "gaussian"),  # read in steps of 5
+        (lambda rng: np.where(rng.random(N) < 0.3, 1, -1), "gaussian"),  # two values have no tails
+        (lambda rng: np.where(rng.random(N) < 0.7, 0, rng.poisson(200, N)), "negative_binomial"),
     ],
 )
 def test__auto__one_column__is_chosen_by_its_values(rng, draw, expected):
@@ -62,9 +67,27 @@ def test__auto__columns_of_several_kinds__each_has_its_own(rng):
     assert chosen(np.column_stack(columns)) == ["bernoulli", "poisson", "gaussian", "student_t"]
 
 
-def test__auto__few_rows__chance_does_not_decide():
-    for seed in range(20):
-        assert set(chosen(np.random.default_rng(seed).normal(size=(40, 5)))) == {"gaussian"}
+@pytest.mark.parametrize("n_rows", [20, 50, 200])
+def test__auto__few_rows__chance_does_not_decide(n_rows):
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        assert set(chosen(rng.normal(size=(n_rows, 5)))) == {"gaussian"}
+        rare = rng.poisson(1.5, (n_rows, 5))
+        rare[0] = 0
+        assert set(chosen(rare.astype(float))) == {"poisson"}
+        measured = rng.normal(180, 40, (n_rows, 5)).round().clip(0)  # tenths of a degree
+        assert set(chosen(measured - measured.min(axis=0))) == {"gaussian"}
+        percentages = rng.integers(0, 101, (n_rows, 5))
+        percentages[0] = 0
+        assert set(chosen(percentages.astype(float))) == {"gaussian"}
+
+
+def test__auto__steps__need_more_than_a_few_values(rng):
+    zeros = np.zeros(N)
+    few, many = zeros.copy(), zeros.copy()
+    few[:5], many[:50] = 2, rng.choice([2, 4, 6], 50)
+    assert chosen(few[:, None])[0] in ("poisson", "negative_binomial")
+    assert chosen(many[:, None]) == ["gaussian"]
 
 
 def test__auto__counts__have_one_family(rng):

@@ -1,7 +1,7 @@
 """Choose the likelihood of each column: by name, by what the user says of some columns, or by what their values are."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,15 +18,23 @@ ColumnKind = Literal["number", "category", "boolean"]
 # In nats a value, held out: a Student t has to be better by this than a normal distribution, and a normal distribution
 # rounded to whole numbers by this than one of counts. Tails as heavy as those of a Laplace distribution count.
 HEAVY_TAIL, NOT_A_COUNT = 0.05, 0.02
-# In nats, over all held-out values of the column: less than this may be chance where rows are few.
-DECISIVE = 5.0
+# In nats, over all values of the column, each held out once: less than this may be chance where rows are few.
+DECISIVE = 10.0
 # In nats, over all held-out values of all columns, for each root of the number of columns: by so much a negative
 # binomial has to be better than a Poisson distribution.
 OVERDISPERSED = 3.0
-# A mixture of Poisson distributions has at least the variance of its mean; less than this share of it is no count.
-LEAST_DISPERSION = 0.8
-# Values that both halves of the sample need before tails or dispersion are judged.
-LEAST_VALUES = 10
+# A mixture of Poisson distributions has at least the variance of its mean. Less than this share of it is no count, nor
+# what is by so many standard errors too little.
+LEAST_DISPERSION, DISPERSION_ERRORS = 0.8, 3.0
+# From this mean on, a Poisson distribution has no zeros, and counts hardly differ from measured values, unless there
+# are so many zeros, and so many times the share that a uniform distribution has.
+LARGE_MEAN, FREQUENT_ZEROS = 10.0, 3
+# Values above 0 that are all multiples of a step, by so many no coincidence.
+LEAST_MULTIPLES = 20
+# Columns with fewer different values have no tails.
+LEAST_FOR_TAILS = 5
+# Values that both halves of the sample need: to judge shape and tails, and the dispersion of counts.
+LEAST_VALUES, LEAST_VALUES_OF_COUNTS = 20, 10
 # Columns on one common scale: so many at least, with so many different values at most, more than these few of them.
 COMMON_COLUMNS, COMMON_VALUES, FEW_VALUES = 16, 257, 5
 # Share of the columns that nearly reach the end of the scale, and values there, relative to those a tenth below.
@@ -247,7 +255,7 @@ def _by_values(profile: Profile, free: np.ndarray) -> tuple[dict[int, str], tupl
     halves = _marginals.halves(profile.sample)
     binary = from_zero & (profile.largest == 1)
     counts = from_zero & ~binary
-    counts &= ~_unlike_counts(counts, halves)
+    counts &= ~_unlike_counts(counts, halves, profile)
     counts |= _rare_counts(profile, binary, counts, varied)
     binary &= ~counts
     numbers = varied & ~binary & ~counts
@@ -280,17 +288,48 @@ def on_common_scale(profile: Profile, columns: np.ndarray) -> bool:
     return counts[values >= end].sum() >= COMMON_SATURATION * counts[(values >= below) & (values < end)].sum()
 
 
-def _unlike_counts(columns: np.ndarray, halves: _marginals.Halves) -> np.ndarray:
-    """Return which columns of whole numbers from 0 on are no counts: too regular, or better described as measured."""
+def _unlike_counts(columns: np.ndarray, halves: _marginals.Halves, profile: Profile) -> np.ndarray:
+    """Return which columns of whole numbers from 0 on are no counts: in steps, too regular, or described as measured.
+
+    Where neither description is clearly better, small values and those with many zeros are counts, and others measured.
+    """
     found = np.zeros_like(columns)
+    if not columns.any():
+        return found
+    largest, both = profile.largest, np.concatenate(halves)[:, columns]
+    n_values, n_zeros = (~np.isnan(both)).sum(axis=0), (both == 0).sum(axis=0)
+    mean = np.nansum(both, axis=0) / np.maximum(n_values, 1)
+    dispersion = np.nansum((both - mean) ** 2, axis=0) / np.maximum(n_values * mean, 1e-12)
+    too_regular = dispersion < np.minimum(
+        LEAST_DISPERSION, 1 - DISPERSION_ERRORS * np.sqrt(2 / np.maximum(n_values, 1))
+    )
+    is_small = mean < LARGE_MEAN
+    with_zeros = n_zeros >= FREQUENT_ZEROS * np.maximum(1, n_values / (largest[columns] + 1))
+    found[columns] = too_regular | ~(is_small | with_zeros)
+
+    def as_counts(fit: np.ndarray, score: np.ndarray) -> np.ndarray:
+        return np.maximum(_marginals.score_poisson(fit, score), _marginals.score_negative_binomial(fit, score))
+
+    def as_measured(fit: np.ndarray, score: np.ndarray) -> np.ndarray:
+        return np.maximum(_marginals.score_whole_normal(fit, score), -np.log1p(largest[judged]))
+
     judged = _judged(columns, halves)
     if judged.any():
-        fit, score = (part[:, judged] for part in halves)
-        both = np.concatenate([fit, score])
-        mean, variance = np.nanmean(both, axis=0), np.nanvar(both, axis=0)
-        as_counts = np.maximum(_marginals.score_poisson(fit, score), _marginals.score_negative_binomial(fit, score))
-        measured = _is_clear(_marginals.score_whole_normal(fit, score) - as_counts, NOT_A_COUNT, score)
-        found[judged] = measured | (variance < LEAST_DISPERSION * mean)
+        chosen = _marginals.Halves(*(part[:, judged] for part in halves))
+        measured = _is_clear(chosen, as_measured, as_counts, NOT_A_COUNT)
+        counted = _is_clear(chosen, as_counts, as_measured, NOT_A_COUNT) & ~too_regular[judged[columns]]
+        found[judged] = (found[judged] | measured) & ~counted
+    return found | (columns & _in_steps(profile, columns))
+
+
+def _in_steps(profile: Profile, columns: np.ndarray) -> np.ndarray:
+    """Return which columns of whole numbers have multiples of a step only, such as 0, 5, 10, ..."""
+    found = np.zeros_like(columns)
+    for column in np.flatnonzero(columns & (profile.largest < 2**53)):
+        values = profile.sample[:, column]
+        values = values[values > 0]
+        if len(values) >= LEAST_MULTIPLES:
+            found[column] = np.gcd.reduce(values.astype(np.int64)) > 1
     return found
 
 
@@ -309,7 +348,7 @@ def _rare_counts(profile: Profile, binary: np.ndarray, counts: np.ndarray, varie
 
 def _count_family(columns: np.ndarray, halves: _marginals.Halves) -> str:
     """Return the better of both distributions of counts on held-out values, for all columns of counts together."""
-    judged = _judged(columns, halves)
+    judged = _judged(columns, halves, LEAST_VALUES_OF_COUNTS)
     if not judged.any():
         return "poisson"
     fit, score = (part[:, judged] for part in halves)
@@ -325,23 +364,37 @@ def _heavy_tailed(columns: np.ndarray, halves: _marginals.Halves) -> np.ndarray:
     found = np.zeros_like(columns)
     judged = _judged(columns, halves)
     if judged.any():
-        fit, score = (part[:, judged] for part in halves)
-        gain = _marginals.score_student_t(fit, score) - _marginals.score_normal(fit, score)
-        found[judged] = _is_clear(gain, HEAVY_TAIL, score)
+        chosen = _marginals.Halves(*(part[:, judged] for part in halves))
+        found[judged] = _is_clear(chosen, _marginals.score_student_t, _marginals.score_normal, HEAVY_TAIL)
+    for column in np.flatnonzero(found):
+        values = np.concatenate([part[:, column] for part in halves])
+        found[column] = len(np.unique(values[~np.isnan(values)])) >= LEAST_FOR_TAILS
     return found
 
 
-def _is_clear(gain: np.ndarray, margin: float, score: np.ndarray) -> np.ndarray:
-    """Return where the mean gain of a distribution is above a margin, and its sum above what may be chance."""
-    return (gain > margin) & (gain * (~np.isnan(score)).sum(axis=0) > DECISIVE)
+Score = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Mean log-probability of each column's values, from values to fit and values to score."""
 
 
-def _judged(columns: np.ndarray, halves: _marginals.Halves) -> np.ndarray:
+def _is_clear(halves: _marginals.Halves, ours: Score, theirs: Score, margin: float) -> np.ndarray:
+    """Return where one description is better than another, whichever half is fitted.
+
+    The gain has to be above a margin for each value, and in all above what may be chance.
+    """
+    gains, n_values = [], []
+    for fit, score in (halves, halves[::-1]):
+        n_values.append((~np.isnan(score)).sum(axis=0))
+        gains.append((ours(fit, score) - theirs(fit, score)) * n_values[-1])
+    total = sum(gains)
+    return (np.min(gains, axis=0) > 0) & (total > margin * sum(n_values)) & (total > DECISIVE)
+
+
+def _judged(columns: np.ndarray, halves: _marginals.Halves, least: int = LEAST_VALUES) -> np.ndarray:
     """Return which columns vary in both halves, and have enough values there."""
     found = columns.copy()
     for part in halves:
         values = part[:, found]
-        enough = (~np.isnan(values)).sum(axis=0) >= LEAST_VALUES
+        enough = (~np.isnan(values)).sum(axis=0) >= least
         found[found] = enough
         values = values[:, enough]
         found[found] = np.nanmax(values, axis=0, initial=-np.inf) > np.nanmin(values, axis=0, initial=np.inf)
