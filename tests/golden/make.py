@@ -16,6 +16,7 @@ import torch
 
 import sdlgm
 from sdlgm import SDLGM, SDLGMClassifier, SDLGMCounter
+from sdlgm.codec._files import opened
 
 HERE = Path(__file__).parent
 
@@ -60,6 +61,28 @@ def wire(model: SDLGM) -> dict[str, Any]:
         "with_checksum": [message.hex() for message in codec.to_messages(matrix, checksum=True)],
         "file": codec.to_bytes(matrix).hex(),
     }
+
+
+def bounded(model: SDLGM) -> list[dict[str, Any]]:
+    """Return rows as a model writes them within error bounds, in both kinds of blocks, and what they decode to."""
+    of_codes, found = model.sample(60, random_state=0), []
+    for _ in range(4):  # rows that the model knows
+        of_codes = model.inverse_transform(model.transform(of_codes))
+    max_error = 0.01 * (of_codes.std(axis=0) + 1)
+    of_codes += max_error * np.random.default_rng(0).normal(size=of_codes.shape)
+    in_time = of_codes[:1] + np.linspace(0, 1, 60)[:, None]
+    for rows in (of_codes, in_time):
+        rows[3, 1], rows[5, 0] = np.nan, 1e200
+        content = model.compress(rows, max_error=max_error)
+        kept = {"rows": rows.tolist(), "decoded": model.decompress(content).tolist(), "file": content.hex()}
+        found.append({"max_error": max_error.tolist(), "kinds": kinds_of(content), **kept})
+    return found
+
+
+def kinds_of(content: bytes) -> list[int]:
+    """Return the kinds of the blocks of a file."""
+    with opened(content) as reader:
+        return [block[0] for _, block in reader.blocks()]
 
 
 def models() -> dict[str, tuple[Any, list[Any]]]:
@@ -128,6 +151,9 @@ def main() -> None:
         if isinstance(loaded, SDLGM):
             content = {"model": f"{sdlgm.__version__}/{name}.sdlgm", **wire(loaded)}
             (folder / f"{name}.wire").write_text(json.dumps(content) + "\n")
+        if isinstance(loaded, SDLGM) and loaded.likelihood_ == "gaussian":
+            content = {"model": f"{sdlgm.__version__}/{name}.sdlgm", "files": bounded(loaded)}
+            (folder / f"{name}.bounded").write_text(json.dumps(content) + "\n")
 
 
 if __name__ == "__main__":

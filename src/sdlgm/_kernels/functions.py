@@ -26,6 +26,7 @@ from sdlgm._kernels.low_rank import (
 from sdlgm._kernels.modes import multinomial_modes, slot_modes
 from sdlgm._kernels.random import n_blocks
 from sdlgm._kernels.relaxed import RelaxedCounts, RelaxedGradients, relaxed_counts, relaxed_gradients
+from sdlgm._kernels.residuals import Series, read_series, write_series
 from sdlgm._kernels.rows import compress, in_unit_interval
 from sdlgm._kernels.slots import Divergence, divergence, symbol_gradients, symbols
 from sdlgm._kernels.subsets import SubsetDivergence, subset_divergence, subset_marginals, subset_modes
@@ -43,6 +44,7 @@ __all__ = [
     "LowRankGradients",
     "RelaxedCounts",
     "RelaxedGradients",
+    "Series",
     "SubsetDivergence",
     "add_set_joint",
     "best_sets",
@@ -70,6 +72,7 @@ __all__ = [
     "multinomial_modes",
     "n_blocks",
     "read_codes",
+    "read_series",
     "relaxed_counts",
     "relaxed_gradients",
     "set_numbers",
@@ -83,4 +86,5 @@ __all__ = [
     "tree_row_shares",
     "tree_votes",
     "write_codes",
+    "write_series",
 ]

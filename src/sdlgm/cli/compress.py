@@ -53,6 +53,9 @@ def compress(
     lossless: Annotated[
         bool, typer.Option("--lossless", help="Write the rows themselves, which have to be zeros and ones.")
     ] = False,
+    max_error: Annotated[
+        float | None, typer.Option(help="Write also what codes leave out, so that no value differs by more than this.")
+    ] = None,
     label_column: LabelColumn = None,
     stride: Annotated[
         int | None, typer.Option(help="Rows from a window to the next; none for that of the fit.", min=1)
@@ -67,6 +70,12 @@ def compress(
     check_model(model, "SDLGM")
     if lossless and follow:
         raise typer.BadParameter("--lossless is for files; leave out --follow.")
+    if max_error is not None and (lossless or follow):
+        raise typer.BadParameter(
+            f"--max-error is for files with loss; leave out {'--follow' if follow else '--lossless'}."
+        )
+    if max_error is not None and not 0 < max_error < math.inf:
+        raise typer.BadParameter("--max-error has to be a finite number above 0.")
     if follow:
         _compress_lines(data, model, out, checksum=checksum)
         return
@@ -85,7 +94,10 @@ def compress(
     def write(path: Path) -> None:
         nonlocal written, note
         with path.open("wb") as file:
-            if lossless:
+            if max_error is not None:
+                written = estimator.write_bounded(file, rows.batches, max_error)
+                note = f", no error above {max_error:g}"
+            elif lossless:
                 written, n_first_bits = estimator.write_lossless(file, rows.batches)
                 note = f", with {n_first_bits} first bits"
             else:
@@ -124,10 +136,10 @@ def decompress(
     _check_file(data)
     check_writable(out, TABLES, inputs=[model, data])
     from sdlgm import SDLGM
-    from sdlgm.codec import joined, within_memory
+    from sdlgm.codec import CODES, joined, within_memory
 
     estimator = load_model(model, SDLGM)
-    if estimator.codec_.has_rows(data):
+    if estimator.codec_.kind_of(data) != CODES:
         with Progress("decompress"):
             written = write_decoded(out, estimator, estimator.decompress(data))
         print_line(f"data: {out} ({written})")

@@ -1,7 +1,7 @@
 """Codes to bytes and back, under the prior of the model that made them.
 
 `Codec` writes single codes as messages with a ceiling (`max_bytes`), and many codes as ``.sdl`` files. `BitsBack`
-writes binary rows without loss.
+writes binary rows without loss, and `Bounded` measured rows within bounds of their errors.
 """
 
 import hashlib
@@ -11,13 +11,26 @@ from typing import Protocol
 
 import numpy as np
 
+from sdlgm.codec._bounded import Bounded
 from sdlgm.codec._codes import CHECKSUM_BYTES, Codec, joined
-from sdlgm.codec._files import FINGERPRINT_BYTES, KINDS, VERSION, opened, within_memory
+from sdlgm.codec._files import BOUNDED, CODES, FINGERPRINT_BYTES, KINDS, ROWS, VERSION, opened, within_memory
 from sdlgm.codec._lossless import BitsBack
 from sdlgm.codec._priors import integer_prior
 from sdlgm.model.modules import SDLGMModule
 
-__all__ = ["BitsBack", "Codec", "codec_of", "describe", "joined", "max_bytes", "within_memory"]
+__all__ = [
+    "BOUNDED",
+    "CODES",
+    "ROWS",
+    "BitsBack",
+    "Bounded",
+    "Codec",
+    "codec_of",
+    "describe",
+    "joined",
+    "max_bytes",
+    "within_memory",
+]
 
 
 class HasCodec(Protocol):
@@ -84,7 +97,7 @@ def _fingerprint(module: SDLGMModule, further: Mapping[str, np.ndarray]) -> byte
     return digest.digest()[:FINGERPRINT_BYTES]
 
 
-def describe(path: str | os.PathLike[str]) -> dict[str, int | float | str]:
+def describe(path: str | os.PathLike[str]) -> dict[str, int | float | str | list[float]]:
     """Return what a ``.sdl`` file holds, from its header and its index.
 
     Parameters
@@ -94,13 +107,14 @@ def describe(path: str | os.PathLike[str]) -> dict[str, int | float | str]:
     Returns
     -------
     numbers : dict
-        The format and its version, the fingerprint of the model, and the numbers of rows, blocks and bytes.
+        The format and its version, the fingerprint of the model, the numbers of rows, blocks and bytes, and the bounds
+        of errors, one or a list of one for each column, if the file has them.
 
     """
     with opened(path) as reader:
         blocks = reader.index()
     n_rows = sum(block.n_rows for block in blocks)
-    return {
+    numbers = {
         "content": KINDS[reader.kind],
         "version": VERSION,
         "model": reader.fingerprint.hex(),
@@ -109,3 +123,6 @@ def describe(path: str | os.PathLike[str]) -> dict[str, int | float | str]:
         "bytes": reader.n_bytes,
         "bits_per_row": 8 * reader.n_bytes / max(n_rows, 1),
     }
+    if reader.bounds is not None:
+        numbers["max_error"] = float(reader.bounds[0]) if len(reader.bounds) == 1 else reader.bounds.tolist()
+    return numbers

@@ -266,8 +266,8 @@ class Codec:
             for n_rows, block in reader.blocks():
                 yield self.from_block(block, n_rows)
 
-    def has_rows(self, source: Source) -> bool:
-        """Return whether a ``.sdl`` file of the model has rows without loss, rather than codes.
+    def kind_of(self, source: Source) -> int:
+        """Return what a ``.sdl`` file of the model has: `CODES`, `ROWS` without loss, or `BOUNDED` rows.
 
         Parameters
         ----------
@@ -275,12 +275,12 @@ class Codec:
 
         Returns
         -------
-        answer : bool
+        kind : int
 
         """
         with _files.opened(source) as reader:
             reader.check_model(self.fingerprint, reader.kind)
-            return reader.kind == _files.ROWS
+            return reader.kind
 
     def rows(self, source: Source, first: int, last: int) -> sp.csr_matrix:
         """Return the codes of the rows from ``first`` up to ``last`` of a ``.sdl`` file, reading only their blocks.

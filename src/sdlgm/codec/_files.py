@@ -1,6 +1,6 @@
 """Files of codes, ``.sdl``: a header, blocks of rows with a checksum each, and an index of the blocks.
 
-    header  magic, version, kind, fingerprint of the model
+    header  magic, version, kind, fingerprint of the model; of rows within bounds also the number of bounds, and these
     block   number of rows, number of bytes, the bytes, checksum; as often as needed
     index   0, number of blocks, rows and bytes of each block, checksum, length of the index
 
@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol, TypeVar
 
+import numpy as np
+
 from sdlgm._limits import check_memory
 from sdlgm.errors import DataError
 
@@ -38,9 +40,11 @@ Part = TypeVar("Part", bound=HasShape)
 
 MAGIC = b"\x89SDL"
 VERSION = 1
-CODES, ROWS = 0, 1
-"""Kinds of content: codes, or rows without loss."""
-KINDS = {CODES: "codes", ROWS: "rows without loss"}
+CODES, ROWS, BOUNDED = 0, 1, 2
+"""Kinds of content: codes, rows without loss, or rows within bounds of their errors."""
+KINDS = {CODES: "codes", ROWS: "rows without loss", BOUNDED: "rows within error bounds"}
+BOUND_BYTES = 8
+"""Bytes of a bound: a floating-point number of double precision, the lowest first."""
 FINGERPRINT_BYTES = 8
 CHECKSUM_BYTES = 4
 HEADER_BYTES = len(MAGIC) + 2 + FINGERPRINT_BYTES
@@ -70,18 +74,22 @@ class Writer:
         What blocks hold.
     fingerprint : bytes
         That of the model.
+    bounds : ndarray of float64, default=None
+        Bounds of errors; of the kind `BOUNDED` only.
 
     """
 
-    def __init__(self, file: IO[bytes], kind: int, fingerprint: bytes):
+    def __init__(self, file: IO[bytes], kind: int, fingerprint: bytes, bounds: np.ndarray | None = None):
         self._file, self._header = file, MAGIC + bytes([VERSION, kind]) + fingerprint
+        if bounds is not None:
+            self._header += number_bytes(len(bounds)) + bounds.astype("<f8").tobytes()
         self._sizes: list[tuple[int, int]] = []
         self.n_rows, self.n_bytes = 0, 0
         self._put(self._header)
 
     def append(self, n_rows: int, content: bytes) -> None:
         """Write a block of at least one row."""
-        block = _number(n_rows) + _number(len(content)) + content
+        block = number_bytes(n_rows) + number_bytes(len(content)) + content
         block += _checksum(_seed(self.n_rows, self._header) + block)
         self._put(block)
         self._sizes.append((n_rows, len(block)))
@@ -89,8 +97,8 @@ class Writer:
 
     def close(self) -> None:
         """Write the index. The file itself stays open."""
-        sizes = b"".join(_number(n_rows) + _number(n_bytes) for n_rows, n_bytes in self._sizes)
-        index = _number(0) + _number(len(self._sizes)) + sizes
+        sizes = b"".join(number_bytes(n_rows) + number_bytes(n_bytes) for n_rows, n_bytes in self._sizes)
+        index = number_bytes(0) + number_bytes(len(self._sizes)) + sizes
         index += _checksum(_seed(self.n_rows, self._header) + index)
         self._put(index + len(index).to_bytes(4, "little"))
 
@@ -127,6 +135,11 @@ class Reader:
         if version != VERSION or self.kind not in KINDS:
             raise DataError(f"{where}: file version {version}.{self.kind} is not known to this sdlgm; use a newer one")
         self.fingerprint = header[len(MAGIC) + 2 :]
+        self.bounds: np.ndarray | None = None
+        """Bounds of errors, of rows that have them."""
+        if self.kind == BOUNDED:
+            self.bounds = self._bounds()
+            self._header += number_bytes(len(self.bounds)) + self.bounds.tobytes()
 
     def check_model(self, fingerprint: bytes, kind: int) -> None:
         """Raise if the file is of another model, or has other content."""
@@ -140,7 +153,7 @@ class Reader:
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
         """Yield the rows and the content of each block. Raise after the last whole one if the file is damaged."""
-        self._file.seek(HEADER_BYTES)
+        self._file.seek(len(self._header))
         n_rows_before, sizes = 0, []
         while True:
             offset = self._file.tell()
@@ -156,15 +169,15 @@ class Reader:
 
     def index(self) -> list[Block]:
         """Return where all blocks are, from the end of the file."""
-        self._file.seek(max(HEADER_BYTES, self.n_bytes - 4))
+        self._file.seek(max(len(self._header), self.n_bytes - 4))
         length = int.from_bytes(self._file.read(4), "little")
         start = self.n_bytes - 4 - length
-        if start < HEADER_BYTES or length < CHECKSUM_BYTES + 2:
+        if start < len(self._header) or length < CHECKSUM_BYTES + 2:
             raise self._error("it has no index, so it is cut short")
         self._file.seek(start)
         content = self._file.read(length - CHECKSUM_BYTES)
         checksum, numbers = self._file.read(CHECKSUM_BYTES), _numbers(content)
-        blocks, first_row, offset = [], 0, HEADER_BYTES
+        blocks, first_row, offset = [], 0, len(self._header)
         if numbers is not None and numbers[0] == 0 and len(numbers) == 2 + 2 * numbers[1]:
             for n_rows, n_bytes in zip(numbers[2::2], numbers[3::2], strict=True):
                 blocks.append(Block(first_row, n_rows, offset, n_bytes))
@@ -185,10 +198,16 @@ class Reader:
         if n_bytes > self.n_bytes - self._file.tell() - CHECKSUM_BYTES:
             raise self._error(f"it is cut short after {n_rows_before} rows, or damaged there")
         content, checksum = self._file.read(n_bytes), self._file.read(CHECKSUM_BYTES)
-        block = _number(n_rows) + _number(n_bytes) + content
+        block = number_bytes(n_rows) + number_bytes(n_bytes) + content
         if _checksum(_seed(n_rows_before, self._header) + block) != checksum or n_rows > MOST_ROWS:
             raise self._error(f"it is damaged after {n_rows_before} rows")
         return content
+
+    def _bounds(self) -> np.ndarray:
+        n_bytes = BOUND_BYTES * self._number()
+        if n_bytes > self.n_bytes - self._file.tell():
+            raise self._error("it is cut short")
+        return np.frombuffer(self._file.read(n_bytes), "<f8")
 
     def _number(self) -> int:
         number = 0
@@ -254,13 +273,24 @@ def _seed(n_rows_before: int, header: bytes) -> bytes:
     return n_rows_before.to_bytes(8, "little") + header
 
 
-def _number(number: int) -> bytes:
+def number_bytes(number: int) -> bytes:
+    """Return a whole number from 0 on in bytes of seven bits each."""
     content = bytearray()
     while number > 127:
         content.append(number & 127 | 128)
         number >>= 7
     content.append(number)
     return bytes(content)
+
+
+def split(content: bytes) -> tuple[bytes, bytes]:
+    """Return the part at the beginning of some bytes, which has its length before it, and the rest."""
+    for end in range(1, min(_LONGEST_NUMBER, len(content)) + 1):
+        if content[end - 1] < 128:
+            length = sum((byte & 127) << (7 * place) for place, byte in enumerate(content[:end]))
+            if length <= len(content) - end:
+                return content[end : end + length], content[end + length :]
+    raise DataError("a size in a block is damaged")
 
 
 def _numbers(content: bytes) -> list[int] | None:

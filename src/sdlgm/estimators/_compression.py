@@ -1,11 +1,11 @@
 """Rows as bytes and back: the methods of an estimator that do so."""
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from sdlgm.estimators._fitted import BATCH, FittedSDLGM
 from sdlgm.estimators._preparation import dense, in_batches
@@ -13,9 +13,9 @@ from sdlgm.estimators._preparation import dense, in_batches
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-    from sdlgm.codec import BitsBack, Codec
+    from sdlgm.codec import BitsBack, Bounded, Codec
     from sdlgm.codec._files import Source
-    from sdlgm.data import RowFiles
+    from sdlgm.data import RowFiles, Schema
     from sdlgm.train.batches import Rows
 
 
@@ -24,6 +24,7 @@ class CompressionMixin:
 
     _fitted: FittedSDLGM
     n_features_in_: int
+    schema_: "Schema | None"
 
     if TYPE_CHECKING:
 
@@ -36,7 +37,7 @@ class CompressionMixin:
         check_is_fitted(self)
         return self._fitted.codec
 
-    def compress(self, X, *, lossless: bool = False) -> bytes:
+    def compress(self, X, *, lossless: bool = False, max_error: float | Sequence[float] | None = None) -> bytes:
         """Encode rows, and return their codes as the content of a ``.sdl`` file.
 
         Codes are as long as the prior says: -log2 p(z) bits each, and less than one percent more for a thousand rows.
@@ -49,6 +50,10 @@ class CompressionMixin:
             Write the rows themselves, which have to be zeros and ones, with as many bits as the bound `elbo` says. Only
             the same machine, with the same versions of its libraries, is sure to read them. Needs ``prior="chain"``,
             ``likelihood="bernoulli"`` and the extra ``codec``.
+        max_error : float, sequence of float or None, default=None
+            Write also what the codes leave out, so that no decoded value differs from X by more than this, in the units
+            of the data. One number for all columns, or one for each; of windows, for each column of the series. Only
+            for Gaussian and Student t columns.
 
         Returns
         -------
@@ -56,10 +61,15 @@ class CompressionMixin:
 
         """
         check_is_fitted(self)
-        if not lossless:
-            return self.codec_.to_bytes(self._sparse_codes(X))
+        if lossless and max_error is not None:
+            raise ValueError("lossless=True has no errors; leave out max_error")
         file = io.BytesIO()
-        self.write_lossless(file, [X])
+        if lossless:
+            self.write_lossless(file, [X])
+        elif max_error is not None:
+            self.write_bounded(file, [X], max_error)
+        else:
+            return self.codec_.to_bytes(self._sparse_codes(X))
         return file.getvalue()
 
     def write_lossless(self, file: IO[bytes], batches: Iterable[Any]) -> tuple[int, int]:
@@ -79,12 +89,32 @@ class CompressionMixin:
 
         """
         check_is_fitted(self)
-        return self._bits_back.write(file, (part for X in batches for part in self._binary_batches(X)))
+        return self._bits_back.write(file, (part for X in batches for part in self._dense_batches(X)))
+
+    def write_bounded(self, file: IO[bytes], batches: Iterable[Any], max_error: float | Sequence[float]) -> int:
+        """Write rows within bounds of their errors, as `compress` does, for data that are larger than memory.
+
+        Parameters
+        ----------
+        file : binary file
+        batches : iterable of X
+        max_error : float or sequence of float
+
+        Returns
+        -------
+        n_rows : int
+            Number of rows written.
+
+        """
+        check_is_fitted(self)
+        bounded = self._bounded
+        return bounded.write(file, self._finite_batches(batches), max_error, self._codes_of)
 
     def decompress(self, content: "Source") -> Any:
         """Return the rows that the codes of a ``.sdl`` file decode to, as `inverse_transform` does.
 
-        Rows that were written without loss are returned as they were, zeros and ones of uint8.
+        Rows that were written without loss are returned as they were, zeros and ones of uint8, and rows that were
+        written with ``max_error`` within these bounds.
 
         Parameters
         ----------
@@ -96,11 +126,15 @@ class CompressionMixin:
 
         """
         check_is_fitted(self)
-        from sdlgm.codec import joined, within_memory
+        from sdlgm.codec import BOUNDED, ROWS, joined, within_memory
 
-        if self.codec_.has_rows(content):
+        kind = self.codec_.kind_of(content)
+        if kind == ROWS:
             blocks = within_memory(self._bits_back.read(content), content, self.n_features_in_)
             return np.concatenate([np.empty((0, self.n_features_in_), np.uint8), *blocks])
+        if kind == BOUNDED:
+            blocks = within_memory(self._bounded.read(content), content, 8 * self.n_features_in_)
+            return np.concatenate([np.empty((0, self.n_features_in_)), *blocks])
         parts = within_memory(self.codec_.read(content), content, 8 * self.n_features_in_)
         return self.inverse_transform(joined([self.codec_.no_codes, *parts]))
 
@@ -118,8 +152,11 @@ class CompressionMixin:
 
         """
         check_is_fitted(self)
-        if self.codec_.has_rows(content):
-            return self._bits_back.read(content)
+        from sdlgm.codec import BOUNDED, ROWS
+
+        kind = self.codec_.kind_of(content)
+        if kind in (ROWS, BOUNDED):
+            return (self._bits_back if kind == ROWS else self._bounded).read(content)
         return (self.inverse_transform(codes) for codes in self.codec_.read(content))
 
     def to_messages(self, X, *, checksum: bool = False) -> list[bytes]:
@@ -164,12 +201,36 @@ class CompressionMixin:
 
         return BitsBack(self._fitted.module, self.codec_)
 
-    def _binary_batches(self, X: Any) -> Iterator[np.ndarray]:
+    @property
+    def _bounded(self) -> "Bounded":
+        from sdlgm.codec import Bounded
+
+        fitted, window = self._fitted, None if self.schema_ is None else self.schema_.window
+        return Bounded(
+            module=fitted.module,
+            codec=self.codec_,
+            location=fitted.scaling.location,
+            scale=fitted.scaling.scale,
+            likelihoods=fitted.likelihoods,
+            length=1 if window is None else window.length,
+        )
+
+    def _dense_batches(self, X: Any) -> Iterator[np.ndarray]:
         """Yield a few rows at a time, in full."""
         rows = self._fitted_rows(X)
         return (dense(batch) for batch in in_batches(rows, BATCH))
 
+    def _finite_batches(self, batches: Iterable[Any]) -> Iterator[np.ndarray]:
+        for X in batches:
+            for part in self._dense_batches(X):
+                assert_all_finite(part, allow_nan=True, input_name="X")
+                yield part
+
     def _fitted_rows(self, X: Any) -> "Rows | RowFiles":
+        raise NotImplementedError
+
+    def _codes_of(self, rows: "Rows") -> "sp.csr_matrix":
+        """Return the codes of validated rows."""
         raise NotImplementedError
 
     def _sparse_codes(self, X: Any) -> "sp.csr_matrix":
