@@ -113,6 +113,18 @@ def test__auto__grey_pictures__are_continuous_on_one_scale(scale):
     assert len(choice.common) == 61  # the others are constant
 
 
+@pytest.mark.parametrize("scale", [1.0, 1 / 255])
+def test__auto__eight_bits__are_continuous_also_where_few_pixels_are_white(rng, scale):
+    X = np.floor(255 * rng.beta(1, 4, (300, 20)))
+    assert "negative_binomial" in chosen(X)
+    X[0, :2] = 255
+    choice = choose("auto", Profile.of(scale * X))
+    assert set(choice.likelihoods) == {"gaussian"}
+    assert len(choice.common) == 20
+    X[0, 2] = 256
+    assert "negative_binomial" in chosen(X)
+
+
 def test__auto__binary_pictures__are_bernoulli_with_their_constant_columns():
     assert set(chosen((load_digits().data > 8).astype(float))) == {"bernoulli"}
 

@@ -39,6 +39,8 @@ LEAST_VALUES, LEAST_VALUES_OF_COUNTS = 20, 10
 COMMON_COLUMNS, COMMON_VALUES, FEW_VALUES = 16, 257, 5
 # Share of the columns that nearly reach the end of the scale, and values there, relative to those a tenth below.
 COMMON_REACH, COMMON_SATURATION = 0.5, 0.3
+# Columns that have the largest value of eight bits; that of counts is hardly ever this very number in two of them.
+LEAST_SATURATED = 2
 # Columns of zeros and ones are rare counts if these many columns of counts, and this share of all, are beside them.
 COUNT_COLUMNS, COUNT_SHARE = 8, 0.25
 # Largest number of levels of a category that is given as numbers.
@@ -273,19 +275,32 @@ def on_common_scale(profile: Profile, columns: np.ndarray) -> bool:
     """Return whether many columns have one bounded scale with few steps, like the pixels of grey pictures.
 
     Their values are not counts, although they may be whole: most columns reach the end of the scale, and values there
-    are not rare compared with those a tenth below, as they are in the tail of a count.
+    are not rare compared with those a tenth below, as they are in the tail of a count; or they are those of eight bits.
     """
     if columns.sum() < COMMON_COLUMNS:
         return False
-    least, largest = float(profile.smallest[columns].min()), float(profile.largest[columns].max())
+    ends = profile.largest[columns]
+    least, largest = float(profile.smallest[columns].min()), float(ends.max())
     end = largest - 0.1 * (largest - least)
-    if least < 0 or (profile.largest[columns] >= end).mean() < COMMON_REACH:
+    if least < 0 or (ends >= 0.5 * largest).mean() < COMMON_REACH:
         return False
     values, counts = np.unique(profile.sample[:, columns], return_counts=True, equal_nan=True)
     if not FEW_VALUES < len(values) <= COMMON_VALUES:
         return False
+    if (ends == largest).sum() >= LEAST_SATURATED and _in_eight_bits(values):
+        return True
     below = end - 0.1 * (largest - least)
-    return counts[values >= end].sum() >= COMMON_SATURATION * counts[(values >= below) & (values < end)].sum()
+    is_saturated = counts[values >= end].sum() >= COMMON_SATURATION * counts[(values >= below) & (values < end)].sum()
+    return bool(is_saturated and (ends >= end).mean() >= COMMON_REACH)
+
+
+def _in_eight_bits(values: np.ndarray) -> bool:
+    """Return whether values are whole numbers up to exactly 255, or these divided by 255."""
+    largest = np.nanmax(values)
+    if largest not in (1.0, 255.0):
+        return False
+    steps = values[~np.isnan(values)] * (255.0 / largest)
+    return bool((np.abs(steps - np.round(steps)) < 1e-3).all())
 
 
 def _unlike_counts(columns: np.ndarray, halves: _marginals.Halves, profile: Profile) -> np.ndarray:
