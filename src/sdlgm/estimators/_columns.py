@@ -1,5 +1,6 @@
 """Choose the likelihood of each column: by name, by what the user says of some columns, or by what their values are."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,6 +118,7 @@ def choose(
                 )
     free = np.array([name == "auto" for name in wanted])
     found, common = _by_values(profile, free) if free.any() else ({}, ())
+    found |= _over_time(found, profile, names)
     chosen = [found.get(column, name) for column, name in enumerate(wanted)]
     levels = {
         column: _n_levels(profile, column, 0 if n_levels is None else int(n_levels[column]), names)
@@ -219,29 +221,30 @@ class Supports:
         binary, counts, categories = (np.array(sorted(columns), np.int64) for columns in found.values())
         return cls(binary, counts, categories, np.array(levels, np.int64))
 
-    def check(self, rows: np.ndarray, first_row: int = 0) -> None:
+    def check(self, rows: np.ndarray, first_row: int = 0, names: Sequence[str] | None = None) -> None:
         """Raise if a value is none that its column can have. The message names its place."""
+
+        def refuse(wrong: np.ndarray, values: np.ndarray, columns: np.ndarray, needed: str) -> None:
+            if wrong.any():
+                row, place = np.argwhere(wrong)[0]
+                raise DataError(
+                    f"the value {values[row, place]:g} in row {first_row + row}, "
+                    f"{describe(int(columns[place]), names)}; it has to be {needed}"
+                )
+
         if self.binary.size:
             values = rows[:, self.binary]
-            _refuse(~((values == 0) | (values == 1) | np.isnan(values)), values, self.binary, first_row, "0 or 1")
+            refuse(~((values == 0) | (values == 1) | np.isnan(values)), values, self.binary, "0 or 1")
         if self.counts.size:
             values = rows[:, self.counts]
             with np.errstate(invalid="ignore"):
                 wrong = (values < 0) | ((np.floor(values) != values) & ~np.isnan(values))
-            _refuse(wrong, values, self.counts, first_row, "a whole number from 0 on")
+            refuse(wrong, values, self.counts, "a whole number from 0 on")
         if self.categories.size:
             values = rows[:, self.categories]
             with np.errstate(invalid="ignore"):
                 wrong = (values < 0) | (values >= self.n_levels) | ((np.floor(values) != values) & ~np.isnan(values))
-            _refuse(wrong, values, self.categories, first_row, "a level that was there in the training, or NaN")
-
-
-def _refuse(wrong: np.ndarray, values: np.ndarray, columns: np.ndarray, first_row: int, needed: str) -> None:
-    if wrong.any():
-        row, place = np.argwhere(wrong)[0]
-        raise DataError(
-            f"the value {values[row, place]:g} in row {first_row + row}, column {columns[place]}; it has to be {needed}"
-        )
+            refuse(wrong, values, self.categories, "a level that was there in the training, or NaN")
 
 
 # By the values
@@ -269,6 +272,32 @@ def _by_values(profile: Profile, free: np.ndarray) -> tuple[dict[int, str], tupl
     frequent = [name for name, _ in Counter(names.values()).most_common()]
     constant = {int(column): _for_constant(profile, int(column), frequent) for column in np.flatnonzero(free & ~varied)}
     return names | constant, ()
+
+
+def _over_time(found: Mapping[int, str], profile: Profile, names: Sequence[str] | None) -> dict[int, str]:
+    """Return one likelihood for all columns of a window that are one column of the series, at several times.
+
+    It is the most frequent one that can have all values of these columns.
+    """
+    groups: dict[str, list[int]] = {}
+    if names is None:
+        return {}
+    for column in found:
+        lag = re.fullmatch(r"(.+)\[t(?:-\d+)?\]", str(names[column]))  # as `sdlgm.data.windows` names them
+        if lag is not None:
+            groups.setdefault(lag[1], []).append(column)
+    alike: dict[int, str] = {}
+    for columns in groups.values():
+        for name, _ in Counter(found[column] for column in columns).most_common():
+            support = LIKELIHOODS[name].support
+            largest = 1.0 if support == "unit" else np.inf
+            fits = np.isnan(profile.smallest[columns]) | (
+                profile.whole[columns] & (profile.smallest[columns] >= 0) & (profile.largest[columns] <= largest)
+            )
+            if support == "real" or fits.all():
+                alike |= dict.fromkeys(columns, name)
+                break
+    return alike
 
 
 def on_common_scale(profile: Profile, columns: np.ndarray) -> bool:
