@@ -82,6 +82,19 @@ def test__auto__few_rows__chance_does_not_decide(n_rows):
         assert set(chosen(percentages.astype(float))) == {"gaussian"}
 
 
+def test__auto__windows__times_of_a_column_are_alike(rng):
+    counts = rng.poisson(4.0, (60, 5))
+    counts[:4] = np.eye(4, 5) == 0  # one lag has no zero
+    truths = (rng.random((60, 3)) < 0.5).astype(float)
+    truths[0, 0] = 2
+    X = np.column_stack([counts.clip(min=[0, 0, 0, 0, 1]), truths]).astype(float)
+    assert set(chosen(X)[:5]) == {"poisson", "gaussian"}
+    names = [*(f"visits[t-{lag}]" for lag in (4, 3, 2, 1)), "visits[t]", "on[t-2]", "on[t-1]", "on[t]"]
+    assert chosen(X)[5:] == ["poisson", "bernoulli", "bernoulli"]
+    assert chosen(X, names=names) == ["poisson"] * 8  # no truth value is 2
+    assert chosen(X, "gaussian", names=names) == ["gaussian"] * 8
+
+
 def test__auto__steps__need_more_than_a_few_values(rng):
     zeros = np.zeros(N)
     few, many = zeros.copy(), zeros.copy()
@@ -111,6 +124,18 @@ def test__auto__grey_pictures__are_continuous_on_one_scale(scale):
     choice = choose("auto", Profile.of(load_digits().data * scale))
     assert set(choice.likelihoods) == {"gaussian"}
     assert len(choice.common) == 61  # the others are constant
+
+
+@pytest.mark.parametrize("scale", [1.0, 1 / 255])
+def test__auto__eight_bits__are_continuous_also_where_few_pixels_are_white(rng, scale):
+    X = np.floor(255 * rng.beta(1, 4, (300, 20)))
+    assert "negative_binomial" in chosen(X)
+    X[0, :2] = 255
+    choice = choose("auto", Profile.of(scale * X))
+    assert set(choice.likelihoods) == {"gaussian"}
+    assert len(choice.common) == 20
+    X[0, 2] = 256
+    assert "negative_binomial" in chosen(X)
 
 
 def test__auto__binary_pictures__are_bernoulli_with_their_constant_columns():

@@ -301,6 +301,24 @@ def test__values__impossible__are_refused_by_place(whole):
         whole.transform(rows)
 
 
+def test__values__impossible_in_a_table__are_refused_by_the_name_of_the_column(small, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"load": rng.normal(size=60), "visits": rng.poisson(2, 60)})
+    SDLGM(**small, random_state=0).fit(frame).save(tmp_path / "model")
+    model = load(tmp_path / "model")
+    for column, value, message in (
+        ("visits", -1.0, "^the value -1 in row 4, column 'visits'; it has to be a whole"),
+        ("load", 1e30, "^the value in row 4, column 'load' is too large compared with the training data"),
+    ):
+        wrong = frame.astype(float)
+        wrong.loc[4, column] = value
+        for batches in (wrong, iter([wrong])):
+            with pytest.raises(DataError, match=message):
+                model.transform(batches)
+    with pytest.raises(DataError, match=r"^in the batch that begins with row 60: the value in row 4, column 'load' is"):
+        model.transform(iter([frame, wrong]))
+
+
 def test__column_without_any_value__decodes_to_a_number(small):
     X = table()
     X[:, 0] = np.nan

@@ -1,5 +1,6 @@
 """Choose the likelihood of each column: by name, by what the user says of some columns, or by what their values are."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ LEAST_VALUES, LEAST_VALUES_OF_COUNTS = 20, 10
 COMMON_COLUMNS, COMMON_VALUES, FEW_VALUES = 16, 257, 5
 # Share of the columns that nearly reach the end of the scale, and values there, relative to those a tenth below.
 COMMON_REACH, COMMON_SATURATION = 0.5, 0.3
+# Columns that have the largest value of eight bits; that of counts is hardly ever this very number in two of them.
+LEAST_SATURATED = 2
 # Columns of zeros and ones are rare counts if these many columns of counts, and this share of all, are beside them.
 COUNT_COLUMNS, COUNT_SHARE = 8, 0.25
 # Largest number of levels of a category that is given as numbers.
@@ -115,6 +118,7 @@ def choose(
                 )
     free = np.array([name == "auto" for name in wanted])
     found, common = _by_values(profile, free) if free.any() else ({}, ())
+    found |= _over_time(found, profile, names)
     chosen = [found.get(column, name) for column, name in enumerate(wanted)]
     levels = {
         column: _n_levels(profile, column, 0 if n_levels is None else int(n_levels[column]), names)
@@ -217,29 +221,30 @@ class Supports:
         binary, counts, categories = (np.array(sorted(columns), np.int64) for columns in found.values())
         return cls(binary, counts, categories, np.array(levels, np.int64))
 
-    def check(self, rows: np.ndarray, first_row: int = 0) -> None:
+    def check(self, rows: np.ndarray, first_row: int = 0, names: Sequence[str] | None = None) -> None:
         """Raise if a value is none that its column can have. The message names its place."""
+
+        def refuse(wrong: np.ndarray, values: np.ndarray, columns: np.ndarray, needed: str) -> None:
+            if wrong.any():
+                row, place = np.argwhere(wrong)[0]
+                raise DataError(
+                    f"the value {values[row, place]:g} in row {first_row + row}, "
+                    f"{describe(int(columns[place]), names)}; it has to be {needed}"
+                )
+
         if self.binary.size:
             values = rows[:, self.binary]
-            _refuse(~((values == 0) | (values == 1) | np.isnan(values)), values, self.binary, first_row, "0 or 1")
+            refuse(~((values == 0) | (values == 1) | np.isnan(values)), values, self.binary, "0 or 1")
         if self.counts.size:
             values = rows[:, self.counts]
             with np.errstate(invalid="ignore"):
                 wrong = (values < 0) | ((np.floor(values) != values) & ~np.isnan(values))
-            _refuse(wrong, values, self.counts, first_row, "a whole number from 0 on")
+            refuse(wrong, values, self.counts, "a whole number from 0 on")
         if self.categories.size:
             values = rows[:, self.categories]
             with np.errstate(invalid="ignore"):
                 wrong = (values < 0) | (values >= self.n_levels) | ((np.floor(values) != values) & ~np.isnan(values))
-            _refuse(wrong, values, self.categories, first_row, "a level that was there in the training, or NaN")
-
-
-def _refuse(wrong: np.ndarray, values: np.ndarray, columns: np.ndarray, first_row: int, needed: str) -> None:
-    if wrong.any():
-        row, place = np.argwhere(wrong)[0]
-        raise DataError(
-            f"the value {values[row, place]:g} in row {first_row + row}, column {columns[place]}; it has to be {needed}"
-        )
+            refuse(wrong, values, self.categories, "a level that was there in the training, or NaN")
 
 
 # By the values
@@ -269,23 +274,62 @@ def _by_values(profile: Profile, free: np.ndarray) -> tuple[dict[int, str], tupl
     return names | constant, ()
 
 
+def _over_time(found: Mapping[int, str], profile: Profile, names: Sequence[str] | None) -> dict[int, str]:
+    """Return one likelihood for all columns of a window that are one column of the series, at several times.
+
+    It is the most frequent one that can have all values of these columns.
+    """
+    groups: dict[str, list[int]] = {}
+    if names is None:
+        return {}
+    for column in found:
+        lag = re.fullmatch(r"(.+)\[t(?:-\d+)?\]", str(names[column]))  # as `sdlgm.data.windows` names them
+        if lag is not None:
+            groups.setdefault(lag[1], []).append(column)
+    alike: dict[int, str] = {}
+    for columns in groups.values():
+        for name, _ in Counter(found[column] for column in columns).most_common():
+            support = LIKELIHOODS[name].support
+            largest = 1.0 if support == "unit" else np.inf
+            fits = np.isnan(profile.smallest[columns]) | (
+                profile.whole[columns] & (profile.smallest[columns] >= 0) & (profile.largest[columns] <= largest)
+            )
+            if support == "real" or fits.all():
+                alike |= dict.fromkeys(columns, name)
+                break
+    return alike
+
+
 def on_common_scale(profile: Profile, columns: np.ndarray) -> bool:
     """Return whether many columns have one bounded scale with few steps, like the pixels of grey pictures.
 
     Their values are not counts, although they may be whole: most columns reach the end of the scale, and values there
-    are not rare compared with those a tenth below, as they are in the tail of a count.
+    are not rare compared with those a tenth below, as they are in the tail of a count; or they are those of eight bits.
     """
     if columns.sum() < COMMON_COLUMNS:
         return False
-    least, largest = float(profile.smallest[columns].min()), float(profile.largest[columns].max())
+    ends = profile.largest[columns]
+    least, largest = float(profile.smallest[columns].min()), float(ends.max())
     end = largest - 0.1 * (largest - least)
-    if least < 0 or (profile.largest[columns] >= end).mean() < COMMON_REACH:
+    if least < 0 or (ends >= 0.5 * largest).mean() < COMMON_REACH:
         return False
     values, counts = np.unique(profile.sample[:, columns], return_counts=True, equal_nan=True)
     if not FEW_VALUES < len(values) <= COMMON_VALUES:
         return False
+    if (ends == largest).sum() >= LEAST_SATURATED and _in_eight_bits(values):
+        return True
     below = end - 0.1 * (largest - least)
-    return counts[values >= end].sum() >= COMMON_SATURATION * counts[(values >= below) & (values < end)].sum()
+    is_saturated = counts[values >= end].sum() >= COMMON_SATURATION * counts[(values >= below) & (values < end)].sum()
+    return bool(is_saturated and (ends >= end).mean() >= COMMON_REACH)
+
+
+def _in_eight_bits(values: np.ndarray) -> bool:
+    """Return whether values are whole numbers up to exactly 255, or these divided by 255."""
+    largest = np.nanmax(values)
+    if largest not in (1.0, 255.0):
+        return False
+    steps = values[~np.isnan(values)] * (255.0 / largest)
+    return bool((np.abs(steps - np.round(steps)) < 1e-3).all())
 
 
 def _unlike_counts(columns: np.ndarray, halves: _marginals.Halves, profile: Profile) -> np.ndarray:

@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import eigh
+from scipy.stats import rankdata
 
 from sdlgm.data import RowFiles
 from sdlgm.estimators._fitted import FittedSDLGM
@@ -25,8 +27,10 @@ FEW_ROWS = 30
 SLOW, FAST = 1e-4, 3e-2
 """Learning rates that are low and high for Adam."""
 SHORT_WARM_UP = 0.1
-MOST_ROWS, MOST_COLUMNS = 1000, 1000
-"""Of the data, for the correlations."""
+MOST_ROWS, MOST_COLUMNS = 1000, 200
+"""Of the data, for dependences between columns."""
+PERMUTATIONS = 39
+"""Tables of permuted columns, each of which has to be less dependent than the data."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Causes:
     n_rows: int
     is_constant: bool
     is_independent: bool
-    """Whether no columns are correlated by more than chance."""
+    """Whether no columns depend on each other by more than chance."""
     n_features: int
     n_iter: int
     """Iterations that the limits of the run allow: ``max_iter``, or those done in ``max_time``."""
@@ -138,18 +142,39 @@ def effective_budget(max_active: int, n_components: int) -> str:
 
 
 def is_independent(values: np.ndarray) -> bool:
-    """Return whether the columns are uncorrelated as far as one can tell.
+    """Return whether the columns depend on each other by no more than chance.
 
-    The eigenvalues of the correlation matrix of n rows of D independent columns are below (1 + sqrt(D / n))²
-    (Marchenko and Pastur), up to a margin for small tables.
+    Ranks of the values, and of their distances from the median, are compared with those of columns that are permuted
+    independently of each other: no tail, however heavy, and no rare value looks like a dependence. What is compared is
+    the largest eigenvalue of their correlation matrix.
     """
     n_rows, n_columns = values.shape
     if n_columns < 2 or n_rows < 3:
         return False
-    scaled = (values - values.mean(axis=0)) / values.std(axis=0)
-    largest = np.linalg.norm(scaled, 2) ** 2 / n_rows
-    edge = (1 + math.sqrt(n_columns / n_rows)) ** 2
-    return bool(largest < edge * (1 + 2 * n_rows ** (-2 / 3)))
+    ranks = np.stack([_ranks(values), _ranks(np.abs(values - np.median(values, axis=0)))], axis=-1)
+    rng, found = np.random.default_rng(0), _largest_eigenvalue(ranks)
+    return any(_largest_eigenvalue(_permuted(ranks, rng)) >= found for _ in range(PERMUTATIONS))
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Return the ranks of the values in each column, equal ones for equal values, standardised."""
+    ranks = rankdata(values, axis=0)
+    ranks -= ranks.mean(axis=0)
+    norms = np.sqrt((ranks**2).sum(axis=0))
+    return ranks / np.where(norms > 0, norms, 1.0)
+
+
+def _permuted(ranks: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Permute the rows of each column; both ranks of a value stay together."""
+    order = rng.permuted(np.broadcast_to(np.arange(len(ranks))[:, None], ranks.shape[:2]), axis=0)
+    return np.take_along_axis(ranks, order[:, :, None], axis=0)
+
+
+def _largest_eigenvalue(ranks: np.ndarray) -> float:
+    of_rows = ranks.reshape(len(ranks), -1)
+    gram = of_rows @ of_rows.T if len(of_rows) < of_rows.shape[1] else of_rows.T @ of_rows
+    last = len(gram) - 1
+    return float(eigh(gram, eigvals_only=True, subset_by_index=(last, last))[0])
 
 
 def _places(rows: Any) -> np.ndarray:

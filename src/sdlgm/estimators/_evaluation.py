@@ -46,8 +46,9 @@ def prepared_batches(fitted: FittedSDLGM, rows: Rows | RowFiles, size: int | Non
             if bernoulli:
                 check_unit_interval(in_unit_interval(np.nan_to_num(batch) if allow_nan else batch))
             elif fitted.module.config.layout is not None:
-                fitted.supports.check(dense(batch), first_row=number * size)
-        x = to_tensor(fitted.scaling.apply_checked(batch, first_row=number * size), fitted.device)
+                fitted.supports.check(dense(batch), first_row=number * size, names=fitted.names)
+        scaled = fitted.scaling.apply_checked(batch, first_row=number * size, names=fitted.names)
+        x = to_tensor(scaled, fitted.device)
         yield threshold(x) if fitted.binarize == "threshold" else x
 
 

@@ -74,6 +74,8 @@ class FittedSDLGM(Fitted[SDLGMModule]):
     """Bound of rows that were trained on, in nats; None in files of earlier versions."""
     validation_bound: float | None = None
     """Bound of rows that were held out; None if there were none."""
+    names: tuple[str, ...] | None = None
+    """Names of the columns, if they have any."""
 
     @property
     def row_values(self) -> int:

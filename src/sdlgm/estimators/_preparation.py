@@ -14,7 +14,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from sdlgm import _kernels
 from sdlgm.data import RowFiles
 from sdlgm.errors import DataError
-from sdlgm.estimators._columns import Choice
+from sdlgm.estimators._columns import Choice, describe
 from sdlgm.estimators._profile import Facts, Profile, flat, in_proportion, sample_places
 from sdlgm.model.likelihoods import LIKELIHOODS, ColumnStatistics
 from sdlgm.train.batches import Batches, Prepare, Rows, ShuffledBatches, StreamedBatches, dense
@@ -214,7 +214,7 @@ class Scaling:
         with np.errstate(over="ignore"):
             return self._scaled(rows).astype(np.float32, copy=False)
 
-    def apply_checked(self, rows: Rows, *, first_row: int = 0) -> np.ndarray:
+    def apply_checked(self, rows: Rows, *, first_row: int = 0, names: Sequence[str] | None = None) -> np.ndarray:
         """Do the same as `apply`, but raise for values that are too large for single precision.
 
         Such values are very far from the training data. The message names their place, where ``first_row`` is the
@@ -225,8 +225,8 @@ class Scaling:
         if not self.is_identity and scaled.size and _largest(scaled) > LARGEST:
             row, column = np.argwhere(np.abs(scaled) > LARGEST)[0]
             raise DataError(
-                f"the value in row {first_row + row}, column {column} is too large compared with the training data; "
-                "correct or remove it"
+                f"the value in row {first_row + row}, {describe(int(column), names)} is too large compared with the "
+                "training data; correct or remove it"
             )
         return scaled.astype(np.float32, copy=False)
 

@@ -693,8 +693,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
     def _describe(self, base: Fitted[SDLGMModule], likelihood: str) -> FittedSDLGM:
         """Return a model with the settings that its evaluation depends on."""
         config = self._train_config(likelihood, self._limits())
+        names = getattr(self, "feature_names_in_", None)
         return FittedSDLGM(
             **vars(base),
+            names=None if names is None else tuple(map(str, names)),
             likelihood=likelihood,
             binarize=config.binarize,
             kl=config.kl,
@@ -1171,6 +1173,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
                 with without_names_warning() if said else nullcontext():
                     codes = self._encode(X, code)
             except ValueError as error:
+                if first_row == 0:  # rows are counted from it
+                    raise
                 kind = DataError if isinstance(error, DataError) else ValueError
                 raise kind(f"in the batch that begins with row {first_row}: {error}") from error
             yield codes
