@@ -78,6 +78,14 @@ def test__decision_function__labels__are_log_odds(data):
     assert roc_auc_score(Y, log_odds) == pytest.approx(roc_auc_score(Y, model.predict_proba(X)))
 
 
+def test__answers__of_single_rows__are_those_of_all(data):
+    X, Y = data
+    model = SDLGMClassifier(**SMALL).fit(X, Y)
+    for method in (model.predict_proba, model.decision_function, model.predict):
+        rows = np.concatenate([method(X[row : row + 1]) for row in range(len(X))])
+        np.testing.assert_allclose(rows, method(X), rtol=1e-5, atol=1e-6)
+
+
 def test__decision_function__classes__has_the_shapes_of_scikit_learn():
     X, y = load_breast_cancer(return_X_y=True)
     two = SDLGMClassifier(**SMALL).fit(X, y)

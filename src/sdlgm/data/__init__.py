@@ -3,7 +3,7 @@
 from sdlgm.data.batches import Batches, open_batches
 from sdlgm.data.code_files import CodesWriter, read_codes, write_codes
 from sdlgm.data.code_folder import CodedParts, checksum
-from sdlgm.data.dataset import CountDataset, Dataset, MultiLabelDataset
+from sdlgm.data.dataset import CountDataset, Dataset, MultiLabelDataset, SparseLabelledDataset
 from sdlgm.data.digit_pictures import digit_columns, scattered_digits
 from sdlgm.data.formats import kind_of
 from sdlgm.data.formats.idx import read_idx
@@ -16,7 +16,7 @@ from sdlgm.data.series import Timeline
 from sdlgm.data.series_files import is_series_folder, read_series
 from sdlgm.data.table_rows import TableOptions, load_for_model, open_for_model, read_for_fit, read_for_model
 from sdlgm.data.tables import CODES, TABLES, check_no_input, check_writable, read_table, write_columns, write_table
-from sdlgm.data.targets import GENERATED, load_mulan, read_counted, read_labelled
+from sdlgm.data.targets import GENERATED, load_extreme, load_mulan, read_counted, read_labelled
 from sdlgm.data.windowing import EncodedRows, Origins, Windows, encode_table, windows
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Origins",
     "RowFiles",
     "Schema",
+    "SparseLabelledDataset",
     "SpooledRows",
     "TableOptions",
     "Timeline",
@@ -52,6 +53,7 @@ __all__ = [
     "is_stream",
     "kind_of",
     "load_data",
+    "load_extreme",
     "load_for_model",
     "load_mulan",
     "open_batches",

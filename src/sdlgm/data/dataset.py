@@ -68,6 +68,17 @@ class MultiLabelDataset:
 
 
 @dataclass(frozen=True)
+class SparseLabelledDataset:
+    """Rows with any number of labels each, of which nothing is dense."""
+
+    name: str
+    X: sp.csr_array
+    """(n, D), float."""
+    Y: sp.csr_array
+    """(n, labels), 0 or 1."""
+
+
+@dataclass(frozen=True)
 class CountDataset:
     """Rows or images with the number of times that each class occurs in them."""
 

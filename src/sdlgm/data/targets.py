@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from sdlgm.data.checks import whole_counts
-from sdlgm.data.dataset import CountDataset, MultiLabelDataset
+from sdlgm.data.dataset import CountDataset, MultiLabelDataset, SparseLabelledDataset
 from sdlgm.data.digit_pictures import digit_columns, scattered_digits
 from sdlgm.data.formats import COLUMN_FORMATS, existing_file, kind_of, open_columns
 from sdlgm.data.formats.arff import ArffFile, label_files, labels_beside
+from sdlgm.data.formats.extreme import read_extreme
 from sdlgm.data.formats.npy import NpyFile
 from sdlgm.data.formats.npz import NpzFile
 from sdlgm.data.loading import is_path
@@ -47,6 +48,30 @@ def load_mulan(name_or_path: str | os.PathLike[str]) -> MultiLabelDataset:
     if not isinstance(dataset, MultiLabelDataset):
         raise DataError(f"{source}: is not a multi-label data set: each row has one class")
     return dataset
+
+
+def load_extreme(
+    path: str | os.PathLike[str], *, n_features: int | None = None, n_labels: int | None = None
+) -> SparseLabelledDataset:
+    """Load rows with many labels in the format of the Extreme Classification Repository, or svmlight's.
+
+    A row is ``3,17 0:1 254:0.5``: its labels, then the features that are not 0. Both are numbered from 0; with numbers
+    from 1, as some files have them, column 0 is empty.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A text file, gzipped or not. Files of the repository have a first line with the number of rows, of features and
+        of labels.
+    n_features, n_labels : int or None, default=None
+        For a file without that line; None for the largest number in the file, plus 1.
+
+    Returns
+    -------
+    SparseLabelledDataset
+
+    """
+    return read_extreme(existing_file(Path(path)), n_features, n_labels)
 
 
 def read_labelled(

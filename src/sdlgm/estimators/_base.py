@@ -28,7 +28,7 @@ from sdlgm.model.modules import TrainableModule
 from sdlgm.model.modules.base import Batch
 from sdlgm.model.networks.layers import ACTIVATIONS
 from sdlgm.model.noise import Noise
-from sdlgm.train.batches import Rows, make_batch
+from sdlgm.train.batches import Rows, TargetMatrix, make_batch
 from sdlgm.train.trainer import Module
 
 RandomState = int | np.random.RandomState | None
@@ -78,7 +78,7 @@ class HeldOut:
     """Rows with targets that a run is watched on."""
 
     rows: Rows
-    y: np.ndarray
+    y: TargetMatrix
 
 
 class TorchEstimator(BaseEstimator, Generic[FittedModel]):
@@ -315,7 +315,7 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
     lr_decay: float
     weight_decay: float
 
-    def _budget_for(self, targets: np.ndarray, unit: str) -> int:
+    def _budget_for(self, targets: TargetMatrix, unit: str) -> int:
         """Return the budget that was set, or that of these targets; raise for rows beyond it."""
         largest = max(1, int(targets.sum(axis=1).max()))
         if largest > LARGEST_BUDGET:
@@ -364,12 +364,12 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
                 places = places[:WATCHED_ROWS]
             else:
                 places = places[in_proportion(of_known[places], min(WATCHED_ROWS, n_known), rng)]
-            watched = HeldOut(cast(Rows, rows[places]), targets.y[places])
+            watched = HeldOut(cast(Rows, rows[places]), cast(TargetMatrix, targets.y[places]))
         own = None if weights is None else weights / weights.mean()
         batches = train.ShuffledBatches(rows, int(self.batch_size), seed, prepare, targets, own)
         monitor = train.Monitor(watched.rows, seed, prepare=prepare, targets=watched.y)
         trainer = train.Trainer(fitted.module, self._train_config(), seed)
-        baseline = train.frequency_log_prob(targets.y[:n_known], watched.y, of_known)
+        baseline = train.frequency_log_prob(cast(TargetMatrix, targets.y[:n_known]), watched.y, of_known)
         # Training begins at the frequencies, as far as the model can have them.
         uninformed = min(baseline, monitor(trainer).discrete)
         self._run(fitted, trainer, batches, monitor)
@@ -380,7 +380,7 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
         return self
 
     def _train_one_pass(
-        self, fitted: FittedModel, rows: Rows, y: np.ndarray, seed: int, weights: np.ndarray | None
+        self, fitted: FittedModel, rows: Rows, y: TargetMatrix, seed: int, weights: np.ndarray | None
     ) -> Self:
         """Train on one pass over rows in the order given, and publish the model."""
         config = replace(self._train_config(), lr_decay=0.0, max_iter=self._iterations(), max_time=None)
@@ -391,7 +391,10 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
 
         def batches(trainer: train.Trainer) -> Iterator[Batch]:
             for part in places:
-                x, targets = fitted.scaling.apply(cast(Rows, rows[part])), train.Targets.all_known(y[part])
+                x, targets = (
+                    fitted.scaling.apply(cast(Rows, rows[part])),
+                    train.Targets.all_known(cast(TargetMatrix, y[part])),
+                )
                 batch = make_batch(x, targets, trainer.device)
                 yield batch if own is None else replace(batch, weight=train.to_tensor(own[part], trainer.device))
 
@@ -399,7 +402,9 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
         if weights is not None:
             watched = watched[in_proportion(weights[watched], len(watched), np.random.default_rng(seed))]
         watched_rows = cast(Rows, rows[watched])
-        monitor = train.Monitor(watched_rows, seed, prepare=fitted.scaling.apply, targets=y[watched])
+        monitor = train.Monitor(
+            watched_rows, seed, prepare=fitted.scaling.apply, targets=cast(TargetMatrix, y[watched])
+        )
         trainer, record = self._one_pass(fitted, config, batches, monitor, seed)
         self._publish(replace(fitted, n_iter=trainer.iteration, history=(*fitted.history, record)))
         self._trainer = trainer

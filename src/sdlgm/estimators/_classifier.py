@@ -38,14 +38,14 @@ from sdlgm.estimators._preparation import Columns, Scaling
 from sdlgm.estimators._profile import in_proportion
 from sdlgm.estimators._results import LabelEvaluation, LabelNumbers
 from sdlgm.estimators._targets import Labels, check_budget, labels_of, names_of_classes
-from sdlgm.estimators._thresholds import best_threshold, best_thresholds, f1, labels_at, out_of_fold
-from sdlgm.estimators._weights import weighted_targets
+from sdlgm.estimators._thresholds import best_threshold, best_thresholds, labels_at, out_of_fold
+from sdlgm.estimators._weights import checked_weights, weighted_targets
 from sdlgm.model.codes.label_sets import LABEL_FORMS, LabelForm
 from sdlgm.model.modules import MultiLabelModule
 from sdlgm.model.networks.members import for_each_member, mean_over_members
 from sdlgm.model.networks.multilabel import MultiLabelConfig, Variant
 from sdlgm.model.noise import Noise
-from sdlgm.train.batches import Rows, dense
+from sdlgm.train.batches import Rows, TargetMatrix, dense
 
 _FOLDS = 5
 # Relaxed draws behind a probability of the paper's form.
@@ -61,6 +61,8 @@ _SAVED_AS_FITTED = (
     "reconstruction_weight",
     "n_members",
 )
+# With more labels than these, predictions are sparse.
+_MOST_DENSE_LABELS = 4096
 _CV_THRESHOLDS = {"cv", "cv_per_label"}
 
 
@@ -315,8 +317,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
     def _fit(self, X, y, sample_weight, unlabelled) -> Self:
         rows, y, weights = weighted_targets(self._validate_rows(X, reset=True), y, sample_weight)
         labels = labels_of(y)
-        if rows.shape[0] != len(labels.indicator):
-            raise ValueError(f"X has {rows.shape[0]} rows, and y has {len(labels.indicator)}")
+        if rows.shape[0] != labels.indicator.shape[0]:
+            raise ValueError(f"X has {rows.shape[0]} rows, and y has {labels.indicator.shape[0]}")
         max_active = self._budget_for(labels.indicator, "labels")
         further = None if unlabelled is None else self._validate_rows(unlabelled, reset=False)
         if further is not None and self.variant == "dis":
@@ -328,8 +330,9 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         held_out = None
         if self.early_stopping:
             kept, watched = self._split(rows.shape[0], seed, weights)
-            held_out = HeldOut(cast(Rows, rows[watched]), labels.indicator[watched])
-            rows, labels = cast(Rows, rows[kept]), replace(labels, indicator=labels.indicator[kept])
+            indicator = labels.indicator
+            held_out = HeldOut(cast(Rows, rows[watched]), cast(TargetMatrix, indicator[watched]))
+            rows, labels = cast(Rows, rows[kept]), replace(labels, indicator=cast(TargetMatrix, indicator[kept]))
             weights = None if weights is None else weights[kept]
         fitted = self._new_model(rows, labels, threshold, max_active, seed, weights)
         if held_out is not None:
@@ -395,8 +398,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             raise ValueError(f"threshold={self.threshold!r} needs all rows at once; use fit, or give a number")
         rows, y, weights = weighted_targets(self._validate_rows(X, reset=first), y, sample_weight)
         labels = self._first_labels(y, classes) if first else self._later_labels(y, classes)
-        if rows.shape[0] != len(labels.indicator):
-            raise ValueError(f"X has {rows.shape[0]} rows, and y has {len(labels.indicator)}")
+        if rows.shape[0] != labels.indicator.shape[0]:
+            raise ValueError(f"X has {rows.shape[0]} rows, and y has {labels.indicator.shape[0]}")
         seed = self._seed_of(self.random_state)
         if first:
             max_active = self._budget_for(labels.indicator, "labels")
@@ -446,14 +449,19 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         columns, indicator, device = Columns.of(rows, weights), labels.indicator, usable_device(self.device)
         config = self._model_config(rows.shape[1], indicator.shape[1], max_active)
         module = train.seeded(lambda: MultiLabelModule(config), seed)
-        shares = indicator.mean(axis=0) if weights is None else np.average(indicator, axis=0, weights=weights)
+        if weights is None:
+            shares = np.asarray(indicator.sum(axis=0)) / indicator.shape[0]
+        else:
+            shares = weights @ indicator / weights.sum()
         frequencies = torch.tensor(shares, dtype=torch.float32)
         module.adapt_to(frequencies, torch.tensor(columns.varies))
         scaling = Scaling.standardizing(columns)
         forest = None
         if self.n_trees:
             with Progress(f"fit {self.n_trees} trees", visible=bool(self.verbose)):
-                forest = Forest.fit(scaling.apply(rows), indicator, int(self.n_trees), seed, weights)
+                forest = Forest.fit(
+                    scaling.apply(rows), dense(indicator).astype(np.int64), int(self.n_trees), seed, weights
+                )
         return FittedClassifier(
             module=module.to(device),
             scaling=scaling,
@@ -480,13 +488,14 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
     def _choose_threshold(
         self,
         rows: Rows,
-        indicator: np.ndarray,
+        of_rows: TargetMatrix,
         further: Rows | None,
         max_active: int,
         weights: np.ndarray | None,
     ) -> float | np.ndarray:
         if not isinstance(self.threshold, str):
             return 0.5 if self.threshold is None else float(self.threshold)
+        indicator = dense(of_rows).astype(np.int64, copy=False)
         if len(indicator) < _FOLDS:
             raise ValueError(f"threshold={self.threshold!r} needs at least {_FOLDS} rows; give a number")
         of_fold = cast(Self, clone(self)).set_params(threshold=None, max_active=max_active, verbose=0)
@@ -572,11 +581,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
 
         """
         check_is_fitted(self)
-        probs = np.clip(self._mean_over_members(X, self.module_.presence, 0), 0.0, 1.0)
-        if not self.single_label_:
-            return probs
-        probs = np.maximum(probs, np.finfo(np.float64).tiny)  # uniform if all are zero
-        return probs / probs.sum(axis=1, keepdims=True)
+        return np.concatenate([*self._presence(self._validate_rows(X, reset=False))])
 
     def decision_function(self, X) -> np.ndarray:
         """Return the log-odds of each label, log(p / (1 - p)) of `predict_proba`.
@@ -597,7 +602,9 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         probs = probs.clip(np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).epsneg)
         return np.log(probs) - np.log1p(-probs)
 
-    def predict(self, X, *, decision: Decision | None = None) -> np.ndarray:
+    def predict(
+        self, X, *, decision: Decision | None = None, sparse_output: bool | None = None
+    ) -> np.ndarray | sp.csr_array:
         """Predict labels, never more than ``max_active_`` of them.
 
         Parameters
@@ -606,16 +613,25 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         decision : {"f1", "mode", "count", "threshold"} or None, default=None
             How labels are decided on; None is ``decision_``. Of labels at or above the threshold, the ``max_active_``
             most probable ones are predicted.
+        sparse_output : bool or None, default=None
+            Whether the indicator matrix is sparse; None is for models with more than 4,096 labels. Memory then does not
+            grow with the number of rows times that of labels.
 
         Returns
         -------
-        labels : ndarray of shape (n_samples, n_labels) or (n_samples,)
+        labels : ndarray or CSR array of shape (n_samples, n_labels), or ndarray of shape (n_samples,)
             An indicator matrix or, if every row has one class, the most probable class.
 
         """
         check_is_fitted(self)
-        predicted = self._indicator(X, decision)
-        return self.classes_[predicted.argmax(axis=1)] if self.single_label_ else predicted
+        parts = self._predicted(self._validate_rows(X, reset=False), decision)
+        if self.single_label_:
+            return np.concatenate([self.classes_[part.argmax(axis=1)] for part in parts])
+        if sparse_output is None:
+            sparse_output = len(self.classes_) > _MOST_DENSE_LABELS
+        if not sparse_output:
+            return np.concatenate([*parts])
+        return sp.csr_array(sp.vstack([sp.csr_array(part, dtype=np.int64) for part in parts]))
 
     def predict_labels(self, X, *, decision: Decision | None = None) -> list[tuple[Any, ...]]:
         """Predict labels by name.
@@ -632,10 +648,11 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             The labels of each row.
 
         """
-        predicted = self.predict(X, decision=decision)
-        if self.single_label_:
+        predicted = self.predict(X, decision=decision, sparse_output=True)
+        if isinstance(predicted, np.ndarray):
             return [(label,) for label in predicted.tolist()]
-        return [tuple(self.classes_[row > 0].tolist()) for row in predicted]
+        places = np.split(predicted.indices, predicted.indptr[1:-1])
+        return [tuple(self.classes_[np.sort(own)].tolist()) for own in places]
 
     def predict_sparsity(self, X) -> LabelNumbers:
         """Return the distribution of the number of labels of each row.
@@ -651,11 +668,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
 
         """
         check_is_fitted(self)
-        probs = self._mean_over_members(X, self.module_.number_of_labels, 1)
-        total = probs.sum(axis=1, keepdims=True)
-        if not total.all():  # no number within the budget has a probability above zero
-            raise NumericalError("the number of labels cannot be computed: the logits of the labels are too large")
-        probs /= total
+        probs = np.concatenate([*self._numbers(self._validate_rows(X, reset=False))])
         return LabelNumbers(probs @ np.arange(probs.shape[1]), probs)
 
     def score(self, X, y, sample_weight=None) -> float:
@@ -672,14 +685,16 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         score : float
 
         """
-        from sklearn.metrics import f1_score  # slow to import
-
-        true = self._true_labels(X, y)
-        # One more column of zeros: f1_score takes a single column for two classes.
-        true = np.pad(true, ((0, 0), (0, 1)))
-        predicted = _with_columns(self._indicator(X, None), true.shape[1])
-        zero = cast(Any, 0.0)  # the stubs know only "warn"
-        return float(f1_score(true, predicted, average="micro", zero_division=zero, sample_weight=sample_weight))
+        rows, true = self._rows_and_labels(X, y)
+        weights = None if sample_weight is None else checked_weights(sample_weight, rows.shape[0])
+        hits, total, start = 0.0, 0.0, 0
+        for predicted in self._predicted(rows, None):
+            own = slice(start, start := start + len(predicted))
+            known, found = dense(cast(Rows, true[own])), _with_columns(predicted, true.shape[1])
+            share = np.ones(len(found)) if weights is None else weights[own]
+            hits += float(share @ (known * found).sum(axis=1))
+            total += float(share @ (known.sum(axis=1) + found.sum(axis=1)))
+        return 2 * hits / (total or 1.0)
 
     def evaluate(self, X, y, *, decision: Decision | None = None) -> LabelEvaluation:
         """Score `predict` and the probabilities behind it on rows whose labels are known.
@@ -698,25 +713,38 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         evaluation : LabelEvaluation
 
         """
-        true, own = self._true_labels(X, y), self.predict_proba(X)
-        predicted, probs = (_with_columns(values, true.shape[1]) for values in (self._indicator(X, decision, own), own))
-        present = true.any(axis=0)
-        likely = np.clip(np.where(true > 0, probs, 1 - probs), 1e-12, 1.0)
+        rows, true = self._rows_and_labels(X, y)
+        n_rows, n_labels = true.shape
+        hits, n_predicted, n_true = (np.zeros(n_labels, np.int64) for _ in range(3))
+        n_exact, n_expected, log_loss, start = 0, 0.0, 0.0, 0
+        parts = zip(self._predicted(rows, decision), self._presence(rows), self._numbers(rows), strict=True)
+        for indicator, presence, numbers in parts:  # memory does not grow with the rows
+            own = slice(start, start := start + len(indicator))
+            known = dense(cast(Rows, true[own])) > 0
+            predicted, probs = _with_columns(indicator, n_labels) > 0, _with_columns(presence, n_labels)
+            hits += (known & predicted).sum(axis=0)
+            n_predicted += predicted.sum(axis=0)
+            n_true += known.sum(axis=0)
+            n_exact += int((known == predicted).all(axis=1).sum())
+            n_expected += float((numbers @ np.arange(numbers.shape[1])).sum())
+            log_loss -= float(np.log(np.clip(np.where(known, probs, 1 - probs), 1e-12, 1.0)).sum())
+        total = n_predicted + n_true
+        of_labels, present = 2 * hits / np.where(total > 0, total, 1), n_true > 0
         return LabelEvaluation(
-            n_rows=len(true),
+            n_rows=n_rows,
             max_active=self.max_active_,
-            micro_f1=f1(true, predicted > 0, "micro"),
-            macro_f1=f1(true, predicted > 0, "macro"),
-            macro_f1_present=f1(true[:, present], predicted[:, present] > 0, "macro") if present.any() else 0.0,
-            exact_match=float((true == predicted).all(axis=1).mean()),
-            hamming_loss=float((true != predicted).mean()),
-            log_loss=float(-np.log(likely).sum(axis=1).mean()),
-            n_labels_true=float(true.sum(axis=1).mean()),
-            n_labels_predicted=float(predicted.sum(axis=1).mean()),
-            n_labels_expected=float(self.predict_sparsity(X).mean.mean()),
+            micro_f1=float(2 * hits.sum() / (total.sum() or 1)),
+            macro_f1=float(of_labels.mean()),
+            macro_f1_present=float(of_labels[present].mean()) if present.any() else 0.0,
+            exact_match=n_exact / n_rows,
+            hamming_loss=float((total - 2 * hits).sum() / (n_rows * n_labels)),
+            log_loss=log_loss / n_rows,
+            n_labels_true=float(n_true.sum() / n_rows),
+            n_labels_predicted=float(n_predicted.sum() / n_rows),
+            n_labels_expected=n_expected / n_rows,
         )
 
-    def to_indicator(self, y) -> np.ndarray:
+    def to_indicator(self, y) -> TargetMatrix:
         """Return labels as a matrix of 0 and 1, as `predict` does and as the metrics of scikit-learn want them.
 
         Parameters
@@ -725,8 +753,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
 
         Returns
         -------
-        Y : ndarray of shape (n_samples, n_labels)
-            A column for each label of ``classes_``.
+        Y : ndarray or CSR array of shape (n_samples, n_labels)
+            A column for each label of ``classes_``; sparse if y is, or has sets of labels.
 
         Raises
         ------
@@ -737,8 +765,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         check_is_fitted(self)
         return labels_of(y, self.classes_).indicator
 
-    def _true_labels(self, X, y) -> np.ndarray:
-        """Return the known labels, with further columns for labels that the model lacks."""
+    def _rows_and_labels(self, X, y) -> tuple[Rows, TargetMatrix]:
+        """Return rows and their known labels, with further columns for labels that the model lacks."""
         check_is_fitted(self)
         labels = labels_of(y, self.classes_, unseen=True)
         if labels.single and not self.single_label_ and labels.indicator.shape[1] > len(self.classes_):
@@ -746,10 +774,10 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
                 "y has one value for each row, and not all of them are labels of the model, which was fitted with sets "
                 "of labels; give an indicator matrix or a list of sets"
             )
-        n_rows = self._validate_rows(X, reset=False).shape[0]
-        if n_rows != len(labels.indicator):
-            raise ValueError(f"X has {n_rows} rows, and y has {len(labels.indicator)}")
-        return labels.indicator
+        rows = self._validate_rows(X, reset=False)
+        if rows.shape[0] != labels.indicator.shape[0]:
+            raise ValueError(f"X has {rows.shape[0]} rows, and y has {labels.indicator.shape[0]}")
+        return rows, labels.indicator
 
     def sample(self, y, *, random_state: RandomState = None) -> np.ndarray:
         """Draw an observation for each row of labels from p(x given y), for ``variant="gen"`` and ``"con"``.
@@ -769,7 +797,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         module, device = self.module_, self._fitted.device
         if module.decoder is None or module.likelihood is None:
             raise ValueError("variant='dis' has no model of x to draw from; fit with variant='gen' or 'con'")
-        indicator = labels_of(y, self.classes_).indicator
+        indicator = dense(labels_of(y, self.classes_).indicator)
         check_budget(indicator, self.max_active_)
         noise = self._noise(random_state)
         with torch.inference_mode():
@@ -786,49 +814,68 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         check_finite("x", rows)
         return rows
 
-    def _indicator(self, X, decision: Decision | None, probs: np.ndarray | None = None) -> np.ndarray:
-        """Return the labels that are predicted; ``probs`` are those of `predict_proba`, if they are known."""
+    def _predicted(self, rows: Rows, decision: Decision | None) -> Iterator[np.ndarray]:
+        """Iterate over the labels that are predicted, as indicator matrices of some rows."""
         if decision is None:
             decision = self.decision_
         if decision not in DECISIONS:
             raise ValueError(f"decision={decision!r}; it is one of {', '.join(DECISIONS)}, or None")
-        if not self.single_label_ and decision in ("f1", "mode"):
-            decide = Mixture.largest_f1 if decision == "f1" else Mixture.most_probable
-            return np.concatenate([decide(mixture) for mixture in self._mixtures(X)])
-        probs = self.predict_proba(X) if probs is None else probs
         if self.single_label_:
-            return np.eye(probs.shape[1], dtype=np.int64)[probs.argmax(axis=1)]
-        if decision == "count":
-            return likeliest(probs, self.predict_sparsity(X).mean)
-        return labels_at(probs, self.threshold_, self.max_active_).astype(np.int64)
+            for probs in self._presence(rows):
+                yield np.eye(probs.shape[1], dtype=np.int64)[probs.argmax(axis=1)]
+        elif decision in ("f1", "mode"):
+            for mixture in self._mixtures(rows):
+                yield mixture.largest_f1() if decision == "f1" else mixture.most_probable()
+        elif decision == "count":
+            for probs, numbers in zip(self._presence(rows), self._numbers(rows), strict=True):
+                yield likeliest(probs, numbers @ np.arange(numbers.shape[1]))
+        else:
+            for probs in self._presence(rows):
+                yield labels_at(probs, self.threshold_, self.max_active_).astype(np.int64)
 
-    def _mixtures(self, X) -> Iterator[Mixture]:
-        """Iterate over distributions over sets of labels, for batches of rows."""
+    def _presence(self, rows: Rows) -> Iterator[np.ndarray]:
+        """Iterate over the probabilities of labels of some rows."""
+        for mean in self._mean_over_members(rows, self.module_.presence, 0):
+            probs = np.clip(mean, 0.0, 1.0)
+            if self.single_label_:
+                probs = np.maximum(probs, np.finfo(np.float64).tiny)  # uniform if all are zero
+                probs /= probs.sum(axis=1, keepdims=True)
+            yield probs
+
+    def _numbers(self, rows: Rows) -> Iterator[np.ndarray]:
+        """Iterate over the distributions of the number of labels of some rows."""
+        for probs in self._mean_over_members(rows, self.module_.number_of_labels, 1):
+            total = probs.sum(axis=1, keepdims=True)
+            if not total.all():  # no number within the budget has a probability above zero
+                raise NumericalError("the number of labels cannot be computed: the logits of the labels are too large")
+            yield probs / total
+
+    def _mixtures(self, rows: Rows) -> Iterator[Mixture]:
+        """Iterate over distributions over sets of labels, for some rows at a time."""
         forest = self._fitted.forest
-        with torch.inference_mode():
-            for x in self._fitted.scaled_batches(self._validate_rows(X, reset=False)):
-                noise = Noise.seeded(0, self._fitted.device)
+        for x in self._fitted.scaled_batches(rows):
+            noise = Noise.seeded(0, self._fitted.device)
+            with torch.inference_mode():
                 members = self.module_.sets(x, n_samples=_PREDICTION_SAMPLES, noise=noise)
-                for member in members:
-                    check_finite("the labels", member.logits)
-                yield Mixture(members, None if forest is None else Leaves(forest, x.cpu().numpy()))
+            for member in members:
+                check_finite("the labels", member.logits)
+            yield Mixture(members, None if forest is None else Leaves(forest, x.cpu().numpy()))
 
-    def _mean_over_members(self, X, of_members: _OfMembers, of_trees: int) -> np.ndarray:
-        """Return the mean over members; with trees, the mean of that and their votes (see `Forest.votes`)."""
-        forest, parts = self._fitted.forest, []
-        with torch.inference_mode():
-            for x in self._fitted.scaled_batches(self._validate_rows(X, reset=False)):
-                noise = Noise.seeded(0, self._fitted.device)
+    def _mean_over_members(self, rows: Rows, of_members: _OfMembers, of_trees: int) -> Iterator[np.ndarray]:
+        """Iterate over means over members; with trees, of that and their votes (see `Forest.votes`)."""
+        forest = self._fitted.forest
+        for x in self._fitted.scaled_batches(rows):
+            noise = Noise.seeded(0, self._fitted.device)
+            with torch.inference_mode():
                 values = of_members(x, n_samples=_PREDICTION_SAMPLES, noise=noise)
                 check_finite("the labels", values)
                 mean = mean_over_members(values, self.module_.config.n_members).cpu().double().numpy()
-                if forest is not None:
-                    votes = forest.votes(x.cpu().numpy())[of_trees]
-                    common = min(mean.shape[1], votes.shape[1])  # numbers beyond the budget have no probability
-                    mean[:, :common] += votes[:, :common]
-                    mean /= 2
-                parts.append(mean)
-        return np.concatenate(parts)
+            if forest is not None:
+                votes = forest.votes(x.cpu().numpy())[of_trees]
+                common = min(mean.shape[1], votes.shape[1])  # numbers beyond the budget have no probability
+                mean[:, :common] += votes[:, :common]
+                mean /= 2
+            yield mean
 
     # Files
 

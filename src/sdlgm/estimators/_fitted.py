@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Rows that are encoded, decoded or predicted at a time, if they have no more than MOST_VALUES numbers.
 BATCH = 1000
+# Numbers of the rows of a classifier that are computed at a time, with some copies in double precision.
+_MOST_LABELLED_VALUES = 2**24
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,10 @@ class FittedClassifier(Fitted[MultiLabelModule]):
     threshold: float | np.ndarray
     decision: Decision
     forest: Forest | None
+
+    def rows_at_once(self, n_samples: int = 1, most: int = BATCH) -> int:
+        """Return how many rows are computed at a time. Of many columns or labels there are several copies."""
+        return max(1, min(most, _MOST_LABELLED_VALUES // (n_samples * self.row_values)))
 
     @property
     def row_values(self) -> int:

@@ -1,9 +1,10 @@
 """Convert labels and counts in the forms that users have to matrices."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.preprocessing import MultiLabelBinarizer
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
@@ -19,11 +20,15 @@ _LABEL_SETS = (
 )
 
 
+_Matrix = TypeVar("_Matrix", np.ndarray, sp.csr_array)
+
+
 @dataclass(frozen=True)
 class Labels:
     """An indicator matrix and the names of its columns."""
 
-    indicator: np.ndarray
+    indicator: np.ndarray | sp.csr_array
+    """Sparse if y was, or sets of labels."""
     names: np.ndarray
     single: bool = False
     """Whether every row has one class instead of a set of labels."""
@@ -41,6 +46,9 @@ def labels_of(Y: Any, names: np.ndarray | None = None, *, unseen: bool = False) 
         raise ValueError(f"requires y to be passed, but the target y is None; give {_LABEL_SETS}")
     if _is_label_sets(Y, None if names is None else len(names)):
         return _from_sets(Y, names, unseen)
+    if sp.issparse(Y) and cast(Any, Y).ndim == 2 and cast(Any, Y).shape[1] > 1:
+        matrix, names = _in_order(Y, sp.csr_array(cast(Any, Y)), names, "labels")
+        return Labels(_sparse_indicator(matrix), names, in_columns=True)
     values = _dense(Y)
     if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1 and not _is_binary(values)):
         return _from_classes(column_or_1d(values, warn=True), names, unseen)
@@ -114,7 +122,7 @@ def _dense(Y: Any) -> np.ndarray:
     return Y.toarray() if hasattr(Y, "toarray") else np.asarray(Y)
 
 
-def _in_order(Y: Any, values: np.ndarray, names: np.ndarray | None, unit: str) -> tuple[np.ndarray, np.ndarray]:
+def _in_order(Y: Any, values: _Matrix, names: np.ndarray | None, unit: str) -> tuple[_Matrix, np.ndarray]:
     """Return the columns of Y in the order of ``names``, or as they are without it; and their names.
 
     Columns with names are matched by name, unless the model has numbers only and the names differ from them.
@@ -149,7 +157,7 @@ def _places(found: list[Any], names: list[Any]) -> list[int]:
     return [found.index(name) for name in names]
 
 
-def check_budget(targets: np.ndarray, max_active: int, unit: str = "labels") -> None:
+def check_budget(targets: np.ndarray | sp.csr_array, max_active: int, unit: str = "labels") -> None:
     """Raise for rows with more labels, or a larger sum of counts, than slots."""
     numbers = targets.sum(axis=1)
     if numbers.size and numbers.max() > max_active:
@@ -186,21 +194,22 @@ def _from_sets(Y: Any, names: np.ndarray | None, unseen: bool) -> Labels:
     if len(kinds) > 1:
         raise ValueError("some labels are text and some are numbers; make all of them text")
     if names is None:
-        binarizer = MultiLabelBinarizer()
-        indicator = binarizer.fit_transform(rows)
+        binarizer = MultiLabelBinarizer(sparse_output=True)
+        indicator = sp.csr_array(binarizer.fit_transform(rows))
         if indicator.shape[1] == 0:
             raise ValueError("no row has a label, so there is nothing to learn")
-        return Labels(np.asarray(indicator, dtype=np.int64), np.asarray(binarizer.classes_))
+        return Labels(_sparse_indicator(indicator), np.asarray(binarizer.classes_))
     known = {name: column for column, name in enumerate(names.tolist())}
     for number, row in enumerate(rows):
         for label in row:
             if label not in known and not unseen:
                 raise ValueError(f"row {number} has the label {label!r}, which the model was not fitted with")
             known.setdefault(label, len(known))
-    indicator = np.zeros((len(rows), len(known)), dtype=np.int64)
-    for number, row in enumerate(rows):
-        indicator[number, [known[label] for label in row]] = 1
-    return Labels(indicator, names)
+    columns = [sorted({known[label] for label in row}) for row in rows]
+    ends = np.cumsum([0, *map(len, columns)])
+    places = np.array([column for row in columns for column in row], dtype=np.int64)
+    ones = np.ones(len(places), np.int8)
+    return Labels(sp.csr_array((ones, places, ends), shape=(len(rows), len(known))), names)
 
 
 def _label_set(number: int, row: Any) -> list[Any]:
@@ -230,6 +239,24 @@ def _from_classes(y: np.ndarray, names: np.ndarray | None, unseen: bool) -> Labe
 
 def _is_binary(values: np.ndarray) -> bool:
     return values.dtype.kind in "biufO" and bool(np.isin(values, (0, 1)).all())
+
+
+def _sparse_indicator(matrix: sp.csr_array) -> sp.csr_array:
+    """Return a sparse matrix of zeros and ones with ones only, each once, or raise."""
+    matrix.sum_duplicates()
+    if matrix.dtype.kind not in "biuf":
+        raise ValueError(f"Y holds {matrix.dtype}, not 0 and 1; give {_LABEL_SETS}")
+    wrong = np.flatnonzero((matrix.data != 0) & (matrix.data != 1))
+    if wrong.size:
+        place = wrong[0]
+        row = int(np.searchsorted(matrix.indptr, place, side="right")) - 1
+        raise ValueError(
+            f"Y has {matrix.data[place]!r} in row {row}, column {matrix.indices[place]}; give {_LABEL_SETS}"
+        )
+    if not matrix.data.all():
+        matrix = matrix.copy()
+        matrix.eliminate_zeros()
+    return matrix.astype(np.int8)
 
 
 def _indicator(values: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,7 @@ from sdlgm.model.modules.base import Batch
 from sdlgm.model.noise import Noise
 
 Rows = np.ndarray | sp.csr_array | sp.csr_matrix
+TargetMatrix = np.ndarray | sp.csr_array
 Binarize = Literal["dynamic", "threshold", "probability"]
 
 
@@ -89,20 +90,24 @@ class Batches(ABC):
 class Targets:
     """Labels or counts of rows, and which of them are known."""
 
-    y: np.ndarray
+    y: TargetMatrix
+    """Sparse ones are made dense batch by batch."""
     known: np.ndarray
 
     @classmethod
-    def all_known(cls, y: np.ndarray) -> "Targets":
-        return cls(y, np.ones(len(y), np.float32))
+    def all_known(cls, y: TargetMatrix) -> "Targets":
+        return cls(y, np.ones(y.shape[0], np.float32))
 
     def followed_by_unknown(self, n_rows: int) -> "Targets":
         """Return these targets and ``n_rows`` unknown ones after them."""
-        unknown = np.zeros((n_rows, self.y.shape[1]), self.y.dtype)
-        return Targets(np.concatenate([self.y, unknown]), np.append(self.known, np.zeros(n_rows, np.float32)))
+        known = np.append(self.known, np.zeros(n_rows, np.float32))
+        if isinstance(self.y, np.ndarray):
+            return Targets(np.concatenate([self.y, np.zeros((n_rows, self.y.shape[1]), self.y.dtype)]), known)
+        unknown = sp.csr_array((n_rows, self.y.shape[1]), dtype=self.y.dtype)
+        return Targets(sp.csr_array(sp.vstack([self.y, unknown])), known)
 
     def __getitem__(self, rows: np.ndarray) -> "Targets":
-        return Targets(self.y[rows], self.known[rows])
+        return Targets(cast(TargetMatrix, self.y[rows]), self.known[rows])
 
 
 class ShuffledBatches(Batches):
@@ -149,9 +154,9 @@ class ShuffledBatches(Batches):
         return self._order[1][start : start + self.batch_size]
 
     def fingerprint(self) -> str:
-        parts = [self.rows] if isinstance(self.rows, np.ndarray) else [*_sparse_parts(self.rows)]
+        parts = _arrays_of(self.rows)
         if self.targets is not None:
-            parts += [self.targets.y, self.targets.known]
+            parts += [*_arrays_of(self.targets.y), self.targets.known]
         if self.weights is not None:
             parts.append(self.weights)
         checksum = 0
@@ -168,8 +173,8 @@ def make_batch(x: np.ndarray, targets: Targets | None, device: torch.device) -> 
     return Batch(to_tensor(x, device), to_tensor(targets.y, device), known)
 
 
-def _sparse_parts(rows: sp.csr_array | sp.csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return rows.data, rows.indices, rows.indptr
+def _arrays_of(rows: Rows) -> list[np.ndarray]:
+    return [rows] if isinstance(rows, np.ndarray) else [rows.data, rows.indices, rows.indptr]
 
 
 class Part(Protocol):

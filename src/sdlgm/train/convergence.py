@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import xlogy
 
+from sdlgm.train.batches import TargetMatrix
 from sdlgm.train.monitor import Record
 
 # In nats: below this, a code says nothing about its observation.
@@ -201,12 +203,16 @@ def _dead_features(record: Record, n_features: int | None, n_watched: int) -> st
     )
 
 
-def frequency_log_prob(targets: np.ndarray, watched: np.ndarray, weights: np.ndarray | None = None) -> float:
+def frequency_log_prob(targets: TargetMatrix, watched: TargetMatrix, weights: np.ndarray | None = None) -> float:
     """Return the mean log-probability of watched targets under the frequencies of all, each column by itself.
 
     ``weights`` are those of all rows; the watched ones are chosen in proportion to them.
     """
-    total_weight = len(targets) if weights is None else weights.sum()
+    total_weight = targets.shape[0] if weights is None else weights.sum()
+    if not (isinstance(targets, np.ndarray) and isinstance(watched, np.ndarray)):  # zeros and ones
+        share = (np.ones(targets.shape[0]) if weights is None else weights) @ targets / total_weight
+        own = np.asarray(watched.sum(axis=0)) / watched.shape[0]
+        return float((xlogy(own, share) + xlogy(1 - own, 1 - share)).sum())
     total = 0.0
     for column, own in zip(targets.T, watched.T, strict=True):
         values, places = np.unique(column, return_inverse=True)

@@ -13,7 +13,7 @@ from sdlgm.errors import TrainingDivergedError
 from sdlgm.model.modules.base import Batch
 from sdlgm.model.noise import Noise
 from sdlgm.train import schedules
-from sdlgm.train.batches import Binarize, Prepare, Rows, Targets, binarize, dense_float32, make_batch
+from sdlgm.train.batches import Binarize, Prepare, Rows, TargetMatrix, Targets, binarize, dense_float32, make_batch
 from sdlgm.train.trainer import Trainer
 
 BATCH = 500
@@ -85,7 +85,7 @@ class Monitor:
         seed: int,
         *,
         prepare: Prepare = dense_float32,
-        targets: np.ndarray | None = None,
+        targets: TargetMatrix | None = None,
         log_jacobian: float = 0.0,
         training_log_jacobian: float | None = None,
     ):
