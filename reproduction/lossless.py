@@ -22,7 +22,10 @@ from sdlgm.data import load_data
 from sdlgm.report.figures import dense
 
 DRAWS = 10
-PUBLISHED = {"BB-ANS, published (Townsend, Bird and Barber, 2019)": 0.19, "BB-ANS, another implementation, published": 0.17}
+PUBLISHED = {
+    "BB-ANS, published (Townsend, Bird and Barber, 2019)": 0.19,
+    "BB-ANS, another implementation, published": 0.17,
+}
 """Bits per pixel on MNIST, drawn as here; quoted, not measured."""
 PROTOCOL = {
     "rows": "the test rows, one Bernoulli draw of the grey levels with seed 0; the same draw for all",

@@ -7,6 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from reproduction.pages.markdown import generated_from, heading, line, protocol_lines
+from reproduction.quality import REFERENCE, SECONDS, TITLES
+from reproduction.quality_data import SOURCES
 from sdlgm.report.figures import BLUE, GREY, ORANGE
 
 Result = Mapping[str, Any]
@@ -27,6 +29,14 @@ COLOURS = {
 """Colours by system; what is measured of the support has the colour of the whole code."""
 KINDS = {"discrete": "-", "real": "--"}
 MEASURES = {"classes": "accuracy", "labels": "mean average precision", "number": "R²"}
+NOTE = (
+    "*Best other* is the best of the other discrete codes that were measured, *real* the real-valued code with the "
+    "best probe."
+)
+INCOMPLETE = (
+    "These results are from several runs of the command, of which the last is recorded below. What has not been "
+    "measured, so that the comparisons lack it:"
+)
 MARGIN = 0.5
 """What is drawn below zero of an R², as a share of the best one."""
 
@@ -45,6 +55,7 @@ def page(result: Result) -> str:
             "",
             *summary(result),
             "",
+            *not_measured(result),
             *(text for name in result["data"] for text in _section(name, result)),
             "## Protocol",
             "",
@@ -103,24 +114,30 @@ def verdicts(compared: Mapping[str, Any]) -> dict[str, bool | None]:
 
 
 def summary(result: Result) -> list[str]:
-    """Return the goals, how many are met, and a line for each data set and time."""
-    compared = [each for each in comparisons(result) if each["own"]["seconds"] >= GOAL_SECONDS]
+    """Return the goals, how many are met and by how much others are missed, and a line for each data set and time."""
+    every = list(comparisons(result))
+    compared = [each for each in every if each["own"]["seconds"] >= GOAL_SECONDS]
     texts = {
         "error": "of all discrete codes, the least error",
         "probe": "of all discrete codes, the best probe",
         "real": f"a probe within {GOAL_POINTS} points of the best real-valued code",
     }
-    found = [verdicts(each) for each in compared]
-    lines = [f"From {GOAL_SECONDS} s on, the goals of the SDLGM, counted over data sets and times:", ""]
-    if not compared:
-        return [f"There is no result of {GOAL_SECONDS} s or more."]
-    for goal, text in texts.items():
-        known = [met for verdict in found if (met := verdict[goal]) is not None]
-        lines.append(f"- {text}: {sum(known)} of {len(known)}")
-    first = heading("data", "seconds", "error", "best other", "first", "probe", "best other", "first", "real", "within")
-    lines += ["", *first]
-    for each, verdict in zip(compared, found, strict=True):
-        own = each["own"]
+    lines = [f"There is no result of {GOAL_SECONDS} s or more.", ""]
+    if compared:
+        lines = [f"From {GOAL_SECONDS} s on, the goals of the SDLGM, counted over data sets and times:", ""]
+        for goal, text in texts.items():
+            known = [(each, met) for each in compared if (met := verdicts(each)[goal]) is not None]
+            if not known:
+                continue
+            missed = [_shortfall(result, each, goal) for each, met in known if not met]
+            behind = f". Behind: {'; '.join(missed)}" if missed else ""
+            lines.append(f"- {text}: {sum(met for _, met in known)} of {len(known)}{behind}")
+        lines.append("")
+    lines += heading(
+        "data", "seconds", "error", "best other", "first", "probe", "best other", "first", "real", "within"
+    )
+    for each in every:
+        own, verdict = each["own"], verdicts(each)
         cells = [
             f"{own['seconds']:g}",
             _number(own["error"]),
@@ -133,7 +150,44 @@ def summary(result: Result) -> list[str]:
             _word(verdict["real"]),
         ]
         lines.append(line(result["data"][each["data"]]["title"], *cells))
-    return lines
+    note = (
+        "*Best other* is the best of the other discrete codes that were measured, *real* the real-valued code with the"
+    )
+    return [*lines, "", f"{note} best probe."]
+
+
+def _shortfall(result: Result, compared: Mapping[str, Any], goal: str) -> str:
+    """Return where a goal is missed, by how much, and by comparison with what."""
+    own = compared["own"]
+    other = compared["real" if goal == "real" else f"best_{goal}"]
+    measure = "error" if goal == "error" else "probe"
+    difference = f"{abs(own[measure] - other[measure]):.3f}"
+    place = f"{result['data'][compared['data']]['title']} after {own['seconds']:g} s"
+    return f"{place} by {difference} ({other['title']})"
+
+
+def not_measured(result: Result) -> list[str]:
+    """Return what the benchmark has and these results have not."""
+    measured = {(row["data"], row["system"], row["seconds"]) for row in result["rows"]}
+    absent = [source.title for name, source in SOURCES.items() if name not in result["data"]]
+    lines = [f"- data sets: {'; '.join(absent)}"] if absent else []
+    for seconds in SECONDS:
+        without = [about["title"] for name, about in result["data"].items() if (name, OWN, seconds) not in measured]
+        if without:
+            lines.append(f"- {seconds:g} s: {'all' if len(without) == len(result['data']) else '; '.join(without)}")
+    systems: dict[str, list[str]] = {}
+    for system in TITLES:
+        if system in (OWN, REFERENCE):
+            continue
+        where = [
+            f"{result['data'][name]['title']} after {seconds:g} s"
+            for name, of, seconds in sorted(measured, key=lambda key: (list(result["data"]).index(key[0]), key[2]))
+            if of == OWN and (name, system, seconds) not in measured
+        ]
+        if where:
+            systems.setdefault("; ".join(where), []).append(TITLES[system])
+    lines += [f"- {'; '.join(titles)}: {where}" for where, titles in systems.items()]
+    return [INCOMPLETE, "", *lines, ""] if lines else []
 
 
 def _number(value: float) -> str:
@@ -182,7 +236,7 @@ def _line_of(rows: Rows, seconds: Sequence[float]) -> str:
         known = [None if row is None else row[quantity] for row in found]
         if all(value is None for value in known):
             return ""
-        return " / ".join("" if value is None else f"{value:.{digits}f}" for value in known)
+        return " / ".join("–" if value is None else f"{value:.{digits}f}" for value in known)
 
     kinds = {"discrete": "discrete", "real": "real-valued", "reference": ""}
     digits = {"error": 3, "probe": 3, "knn": 3, "bits": 1, "n_active": 1, "alive": 0, "seconds_used": 0}

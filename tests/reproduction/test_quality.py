@@ -413,10 +413,14 @@ def test__summary__by_hand__counts_the_goals():
     result = {"data": {"a": source}, "rows": rows}
     lines = quality_page.summary(result)
     assert "- of all discrete codes, the least error: 2 of 2" in lines
-    assert "- of all discrete codes, the best probe: 1 of 2" in lines
-    assert "- a probe within 3 points of the best real-valued code: 1 of 2" in lines
     titles = quality.TITLES
-    assert lines[-2:] == [
+    behind = f". Behind: tiny after 120 s by 0.010 ({titles['vq']})"
+    assert f"- of all discrete codes, the best probe: 1 of 2{behind}" in lines
+    behind = f". Behind: tiny after 480 s by 0.040 ({titles['pca']})"
+    assert f"- a probe within 3 points of the best real-valued code: 1 of 2{behind}" in lines
+    table = [text for text in lines if text.startswith("| tiny")]
+    assert table[0].startswith(f"| tiny | 30 | 0.900 | 0.100 ({titles['vq']}) | **no** ")  # does not count above
+    assert table[1:] == [
         f"| tiny | 120 | 0.300 | 0.350 ({titles['top_k_support']}) | yes | 0.800 | 0.810 ({titles['vq']}) | **no** "
         f"| 0.820 ({titles['pca']}) | yes |",
         f"| tiny | 480 | 0.200 | 0.200 ({titles['vq']}) | yes | 0.900 | 0.890 ({titles['vq']}) | yes "
@@ -429,6 +433,25 @@ def test__summary__by_hand__counts_the_goals():
     assert styles == {titles["sdlgm"]: "-", titles["vq"]: "-", titles["top_k_support"]: "-", titles["pca"]: "--"} | {
         titles["nmf"]: "--"
     }
+
+
+def test__not_measured__by_hand__names_data_times_and_systems():
+    source = {"rows": "r", "predicted": "p", "task": "classes", "shape": [1, 2, 3, 4]}
+    every = dict.fromkeys(quality.TITLES, (0.3, 0.8))
+    rows = [row for seconds in quality.SECONDS for row in rows_of("digits", seconds, every)]
+    few = rows_of("smd", 30.0, {system: (0.3, 0.8) for system in every if system not in ("nmf", "dictionary", "raw")})
+    data = {"digits": {**source, "title": "digits"}, "smd": {**source, "title": "SMD"}}
+    lines = quality_page.not_measured({"data": data, "rows": [*rows, *few]})
+    absent = "; ".join(source.title for name, source in quality_data.SOURCES.items() if name not in data)
+    titles = quality.TITLES
+    assert lines[2:-1] == [
+        f"- data sets: {absent}",
+        "- 120 s: SMD",
+        "- 480 s: SMD",
+        f"- {titles['dictionary']}; {titles['nmf']}: SMD after 30 s",
+    ]
+    whole = [row | {"data": name} for name in quality_data.SOURCES for row in rows]
+    assert quality_page.not_measured({"data": dict.fromkeys(quality_data.SOURCES), "rows": whole}) == []
 
 
 def test__pages__results_of_quality__have_a_page_and_pictures(tmp_path, monkeypatch):

@@ -85,6 +85,8 @@ def predict(
     check_writable(table, TABLES, inputs=[model, data])
     check_model(model, "SDLGMClassifier")
     check_source(data)
+    import numpy as np
+
     from sdlgm import SDLGMClassifier
 
     estimator = load_model(model, SDLGMClassifier)
@@ -96,7 +98,7 @@ def predict(
         if proba:
             predicted = estimator.predict_proba(dataset.table)
         else:
-            predicted = estimator.predict(dataset.table, decision=decision)
+            predicted = np.asarray(estimator.predict(dataset.table, decision=decision, sparse_output=False))
         write_table(table, predicted, names)
     print_line(f"labels: {table} ({len(predicted)} rows, {len(names)} columns)")
 

@@ -41,10 +41,9 @@ class Predictions:
     @classmethod
     def of(cls, model: SDLGMClassifier, X: Any, true: np.ndarray) -> Predictions:
         """Predict the labels of rows."""
-        predicted: Any = model.predict(X)
         return cls(
             true=true > 0,
-            predicted=np.asarray(predicted.toarray() if hasattr(predicted, "toarray") else predicted) > 0,
+            predicted=as_array(model.predict(X)) > 0,
             probs=model.predict_proba(X),
             numbers=model.predict_sparsity(X).probs,
             names=[str(name) for name in model.classes_],
@@ -153,6 +152,11 @@ def co_occurrence(predictions: Predictions) -> Figure:
         axis.set_yticks(range(len(names)), names, fontsize=6)
     figure.colorbar(images[0], ax=axes, label="share of rows of the line", shrink=0.8)
     return figure
+
+
+def as_array(labels: Any) -> np.ndarray:
+    """Return an indicator matrix, sparse or not, as an array."""
+    return labels.toarray() if hasattr(labels, "toarray") else np.asarray(labels)
 
 
 def conditional_shares(indicator: np.ndarray) -> np.ndarray:

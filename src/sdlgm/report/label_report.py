@@ -14,8 +14,8 @@ from sdlgm import __version__
 from sdlgm._files import remove_abandoned_files, write_text
 from sdlgm._progress import Progress
 from sdlgm.report import label_figures
-from sdlgm.report.figures import dense, evenly_spaced
-from sdlgm.report.label_figures import Predictions
+from sdlgm.report.figures import evenly_spaced
+from sdlgm.report.label_figures import Predictions, as_array
 from sdlgm.report.pages import MAX_ROWS, as_png, template
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _indicator(model: SDLGMClassifier, X: Any, y: Any) -> np.ndarray:
     """Return known labels as an indicator matrix, or raise."""
     if model.single_label_:
         raise ValueError("the model has one class for each row; use sklearn.metrics.classification_report")
-    true = dense(model.to_indicator(y))
+    true = as_array(model.to_indicator(y))
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if len(true) != n_rows:
         raise ValueError(f"X has {n_rows} rows, and y has {len(true)}")
