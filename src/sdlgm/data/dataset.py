@@ -76,6 +76,9 @@ class SparseLabelledDataset:
     """(n, D), float."""
     Y: sp.csr_array
     """(n, labels), 0 or 1."""
+    feature_names: tuple[str, ...] = ()
+    """Empty if they have no names."""
+    label_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal, overload
 
 import numpy as np
 
@@ -27,7 +28,13 @@ GENERATED: dict[str, Callable[[str], CountDataset]] = {
 """Data sets with counts that are made of other data sets, by name."""
 
 
-def load_mulan(name_or_path: str | os.PathLike[str]) -> MultiLabelDataset:
+@overload
+def load_mulan(name_or_path: str | os.PathLike[str], *, sparse: Literal[False] = False) -> MultiLabelDataset: ...
+@overload
+def load_mulan(name_or_path: str | os.PathLike[str], *, sparse: Literal[True]) -> SparseLabelledDataset: ...
+def load_mulan(
+    name_or_path: str | os.PathLike[str], *, sparse: bool = False
+) -> MultiLabelDataset | SparseLabelledDataset:
     """Load multi-label data.
 
     Parameters
@@ -35,13 +42,20 @@ def load_mulan(name_or_path: str | os.PathLike[str]) -> MultiLabelDataset:
     name_or_path : str or path-like
         An ARFF file with an XML file beside it that names the labels, or a named data set: ``birds``, ``emotions``
         (also with ``:train`` or ``:test``) or ``cal500``.
+    sparse : bool, default=False
+        Keep the rows and labels of a file with sparse rows sparse. What a row leaves out has to be 0.
 
     Returns
     -------
-    MultiLabelDataset
+    MultiLabelDataset, or SparseLabelledDataset with ``sparse=True``
 
     """
     source = os.fspath(name_or_path)
+    if sparse:
+        if not is_path(source):
+            raise DataError(f"{source}: is dense; give a file with sparse rows, or leave sparse=True out")
+        path = existing_file(Path(source))
+        return ArffFile.open(path, _labels_beside(path, TargetColumns())).read_sparse()
     if is_path(source):
         return _read_arff(existing_file(Path(source)), TargetColumns())
     dataset = load_named(source)
@@ -122,12 +136,18 @@ def read_labelled(
 
 
 def _read_arff(path: Path, labels: TargetColumns) -> MultiLabelDataset:
+    return read_multi_label(ArffFile.open(path, _labels_beside(path, labels)))
+
+
+def _labels_beside(path: Path, labels: TargetColumns) -> TargetColumns:
+    """Return the labels of an ARFF file; if they are not named, those of the XML file beside it."""
+    if labels.names:
+        return labels
+    labels = TargetColumns(labels_beside(path), labels.optional, values=labels.values)
     if not labels.names:
-        labels = TargetColumns(labels_beside(path), labels.optional, values=labels.values)
-        if not labels.names:
-            expected = " or ".join(map(str, label_files(path)))
-            raise DataError(f"{path}: the file that names its labels is missing; expected {expected}")
-    return read_multi_label(ArffFile.open(path, labels))
+        expected = " or ".join(map(str, label_files(path)))
+        raise DataError(f"{path}: the file that names its labels is missing; expected {expected}")
+    return labels
 
 
 def read_counted(

@@ -11,11 +11,13 @@ from pathlib import Path
 from xml.parsers import expat
 
 import numpy as np
+import scipy.sparse as sp
 
 from sdlgm._limits import MAX_XML_BYTES, allowed_memory, check_memory
 from sdlgm._optional import optional_import
 from sdlgm.data.columns import EXTRA
 from sdlgm.data.compressed import read_bytes
+from sdlgm.data.dataset import SparseLabelledDataset
 from sdlgm.data.source import NO_TARGETS, Block, TargetColumns, WholeSource
 from sdlgm.errors import DataError, MissingDependencyError, SDLGMError
 
@@ -27,6 +29,8 @@ _LINE_RATIO, _HEADER_RATIO = 64, 128
 # Bytes of the name of a column, beside its characters.
 _NAME_BYTES = 128
 _MAX_DEPTH = 100
+# Bytes of a stored value of a sparse row, with its copies.
+_STORED_BYTES = 64
 _NUMERIC = ("numeric", "real", "integer")
 # Names of the values of a nominal label, in lower case.
 _BINARY = {"0": 0.0, "false": 0.0, "no": 0.0, "1": 1.0, "true": 1.0, "yes": 1.0}
@@ -208,6 +212,70 @@ class ArffFile(WholeSource):
         labels = {label: self._indices[label] for label in self._labels}
         return Block(X, {name: self._attributes[i].to_binary(table[:, i], self.where) for name, i in labels.items()})
 
+    def read_sparse(self) -> SparseLabelledDataset:
+        """Read rows that are written sparse, without making them dense."""
+        lines, attributes = self._lines, self._attributes
+        first = next(lines, None)
+        if first is None:
+            raise DataError(f"{self.where}: has no rows")
+        if not first.startswith("{"):
+            raise DataError(f"{self.where}: its rows are written dense; read it without sparse=True")
+        labels = {self._indices[name]: column for column, name in enumerate(self._labels)}
+        features = {self._indices[attribute.name]: column for column, attribute in enumerate(self._features)}
+        converters = {i: attributes[i].sparse_converter(self.where, label=i in labels) for i in (*features, *labels)}
+        parts = {True: _SparseColumns(labels), False: _SparseColumns(features)}
+        stored = 0
+        try:
+            for row in _sparse_rows(_all_alike(lines, first), len(attributes)):
+                stored += len(row) + 4
+                lines.check_memory(_STORED_BYTES * stored)
+                for index, text in sorted(row.items()):
+                    if index in converters:
+                        number = _stored_value(lines, attributes[index], converters[index], text)
+                        parts[index in labels].add(index, number)
+                for part in parts.values():
+                    part.end_row()
+        except SDLGMError:
+            raise
+        except Exception as error:  # damaged rows make liac-arff fail in many ways
+            raise lines.error(_PROBLEMS.get(type(error).__name__, "cannot be read as a row of ARFF")) from error
+        X, Y = parts[False].matrix(), parts[True].matrix()
+        if np.isinf(X.data).any():
+            row = int(np.searchsorted(X.indptr, np.argmax(np.isinf(X.data)), side="right")) - 1
+            raise DataError(f"{self.where}: row {row} has an infinite value")
+        if np.isnan(Y.data).any():
+            raise DataError(f"{self.where}: the value of a label is missing; labels are 0 or 1")
+        return SparseLabelledDataset(self.name, X, Y.astype(np.int8), self.feature_names or (), self._labels)
+
+
+class _SparseColumns:
+    """The values of features, or of labels, of sparse rows."""
+
+    def __init__(self, columns: dict[int, int]):
+        self._columns = columns
+        self._values, self._places, self._ends = array("d"), array("i"), array("q", [0])
+
+    def add(self, index: int, value: float) -> None:
+        if value != 0:
+            self._values.append(value)
+            self._places.append(self._columns[index])
+
+    def end_row(self) -> None:
+        self._ends.append(len(self._places))
+
+    def matrix(self) -> sp.csr_array:
+        parts = np.array(self._values), np.array(self._places, np.int32), np.array(self._ends)
+        matrix = sp.csr_array(parts, shape=(len(self._ends) - 1, len(self._columns)))
+        matrix.sort_indices()
+        return matrix
+
+
+def _stored_value(lines: "_Lines", attribute: "_Attribute", convert: Callable[[str], float], text: str | None) -> float:
+    try:
+        return np.nan if text is None else convert(text)
+    except (ValueError, KeyError):
+        raise lines.error(f"attribute {attribute.name!r} cannot be {text!r}") from None
+
 
 def _check_no_repeats(where: str, what: str, names: Sequence[str]) -> None:
     for name, count in Counter(names).most_common(1):
@@ -234,6 +302,24 @@ class _Attribute:
         """Bytes of the names of the columns, each of which repeats that of the attribute."""
         values = ("",) if self.is_number else self.values or ()
         return sum(_NAME_BYTES + 4 * (len(self.name) + len(value)) for value in values)
+
+    def sparse_converter(self, where: str, *, label: bool) -> Callable[[str], float]:
+        """Return how a stored value becomes a number, where values that are left out are 0; raise if they are not."""
+        if self.values is None:
+            return _binary_number if label else _number
+        if label:
+            self.to_binary(np.zeros(0), where)  # raise for other values
+            numbers = {value: _BINARY[value.lower()] for value in self.values}
+        elif self.is_number:
+            numbers = {value: float(value) for value in self.values}
+        else:
+            numbers = {}
+        if numbers.get(self.values[0]) != 0:
+            raise DataError(
+                f"{where}: a row that leaves {self.name!r} out has the value {self.values[0]!r}, which is not 0; read "
+                "the file without sparse=True"
+            )
+        return numbers.__getitem__
 
     def encode(self, column: np.ndarray) -> Iterator[np.ndarray]:
         """Return the features of an attribute, one at a time."""
@@ -420,6 +506,13 @@ def _number(text: str) -> float:
     if "_" in text:  # Python reads 1_0 as 10
         raise ValueError(text)
     return float(text)
+
+
+def _binary_number(text: str) -> float:
+    number = _number(text)
+    if number not in (0.0, 1.0):
+        raise ValueError(text)
+    return number
 
 
 def _all_alike(lines: _Lines, first: str) -> Iterator[str]:
