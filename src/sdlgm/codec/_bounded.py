@@ -1,16 +1,15 @@
 """Rows within bounds of their errors: what codes decode to as a prediction, and whole numbers for what is left.
 
-Every value x becomes the nearest multiple q of a step a little below twice its bound, so that |x - q step| stays below
-the bound after rounding as well. A block has its codes and the differences of q from what they decode to, or, where
-that is shorter, the differences from one time to the next alone. Where no multiple is near enough, because a value is
-huge beside its bound, it is written as it is.
+What is left of a value, divided by a step a little below twice its bound, becomes the nearest whole number q, so that
+|x - (prediction + q step)| stays below the bound after rounding as well. A block has its codes and these numbers, or,
+where that is shorter, those of a prediction of zero, as differences from one time to the next: delta coding. Where no
+multiple is near enough, because a value is huge beside its bound, it is written as it is.
 
-Numbers are written in integers only. What codes decode to is not: it is computed in double precision, and a block where
-another machine could round it to another multiple is written without it.
+All that is written is coded in integers only. The prediction is computed in double precision, and what another machine
+rounds in another way is less than what a step leaves to the bound.
 """
 
 import copy
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,7 +32,7 @@ LIKELIHOODS = ("gaussian", "student_t")
 SAFETY = 1 - 2.0**-20
 """A step, in units of twice the bound. What is left out covers rounding."""
 MARGIN = 1e-11
-"""Rounding of double precision, relative to the largest term of a sum, is less than this on any machine."""
+"""Predictions of two machines differ by less than this, relative to the largest term of their sums."""
 FAR = 1e6
 """Values farther from the mean than this many deviations are encoded as if they were there."""
 SHORT = 4096
@@ -168,47 +167,39 @@ class Bounded:
 
     def to_block(self, rows: np.ndarray, bounds: np.ndarray, encode: Callable[[np.ndarray], sp.csr_matrix]) -> bytes:
         """Return rows as bytes: by way of their codes, or as differences in time, whichever is shorter."""
-        steps = self._steps(bounds)
-        series = self._series(rows, steps, self._of_inputs(bounds))
         common = self._common(len(rows))
-        base, _ = self._multiples(np.broadcast_to(self.location, rows.shape), steps)
-        plain = bytes([DELTA]) + _kernels.write_series(series, self._by_column(base), common=common)
+        nothing = np.zeros(len(self.location))
+        series = self._series(rows, nothing, nothing, bounds)
+        plain = bytes([DELTA]) + _kernels.write_series(series, self._start(len(rows), bounds), common=common)
         with np.errstate(over="ignore"):
             near = np.clip(rows, self.location - FAR * self.scale, self.location + FAR * self.scale)
         codes = encode(near)
-        base, is_sure = self._multiples(self._decoded(codes), steps)
-        if not is_sure:
-            return plain
         ((_, of_codes),) = self.codec.to_blocks(codes)
-        header = bytes([MODEL]) + _files.number_bytes(len(of_codes)) + of_codes + _checksum(series)
+        header = bytes([MODEL]) + _files.number_bytes(len(of_codes)) + of_codes
         if len(header) >= len(plain):
             return plain
-        block = header + _kernels.write_series(series, self._by_column(base), common=common)
+        decoded = self._decoded(codes)
+        slack = MARGIN * (np.abs(decoded - self.location) + np.abs(self.location) + self.scale)
+        series = self._series(rows, decoded, slack, bounds)
+        block = header + _kernels.write_series(series, np.zeros_like(series.numbers), common=common)
         return min(plain, block, key=len)
 
     def from_block(self, block: bytes, n_rows: int, bounds: np.ndarray) -> np.ndarray:
         """Return the rows of a block, whose checksum is right."""
         if n_rows > self.block_rows:
             raise DataError(f"a block of this model has at most {self.block_rows} rows, and there is one of {n_rows}")
-        steps, common = self._steps(bounds), self._common(n_rows)
+        decoded, base = np.zeros(len(self.location)), self._start(n_rows, bounds)
         if block[:1] == bytes([DELTA]):
-            decoded, content, checksum = np.broadcast_to(self.location, (n_rows, len(self.location))), block[1:], None
+            content = block[1:]
         elif block[:1] == bytes([MODEL]):
-            of_codes, rest = _files.split(block[1:])
-            checksum, content = rest[: _files.CHECKSUM_BYTES], rest[_files.CHECKSUM_BYTES :]
-            decoded = self._decoded(self.codec.from_block(of_codes, n_rows))
+            of_codes, content = _files.split(block[1:])
+            decoded, base = self._decoded(self.codec.from_block(of_codes, n_rows)), np.zeros_like(base)
         else:
             raise DataError("a block is not of rows within error bounds")
-        base, _ = self._multiples(decoded, steps)
-        series = _kernels.read_series(content, self._by_column(base), common=common)
-        if checksum is not None and _checksum(series) != checksum:
-            raise DataError(
-                "rows within error bounds decode to other values here: the decoder of the model rounds in another way "
-                "on this machine; decompress where they were compressed"
-            )
+        series = _kernels.read_series(content, base, common=self._common(n_rows))
         numbers, kinds = (self._by_row(part, n_rows) for part in (series.numbers, series.kinds))
         with np.errstate(over="ignore", invalid="ignore"):
-            rows = numbers * steps
+            rows = decoded + numbers * self._steps(bounds)
         rows[kinds == RAW] = numbers[kinds == RAW].view(np.float64)
         rows[kinds == MISSING] = np.nan
         return rows
@@ -225,18 +216,29 @@ class Bounded:
         with np.errstate(over="ignore"):
             return self._of_inputs(2 * SAFETY * bounds)
 
-    def _series(self, rows: np.ndarray, steps: np.ndarray, bounds: np.ndarray) -> Series:
-        """Return the multiple that stands for each value, and what has none."""
+    def _series(self, rows: np.ndarray, prediction: np.ndarray, slack: np.ndarray, bounds: np.ndarray) -> Series:
+        """Return the whole number that stands for what is left of each value, and what has none.
+
+        The bound holds for any prediction that differs by no more than the slack.
+        """
+        steps, most = self._steps(bounds), self._of_inputs(bounds) - slack
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            multiples = np.rint(rows / steps)
+            numbers = np.rint((rows - prediction) / steps)
             # A difference that is below the bound after rounding does not exceed it before.
-            fits = (np.abs(multiples) <= LARGEST) & (np.abs(rows - multiples * steps) < bounds)
+            fits = (np.abs(numbers) <= LARGEST) & (np.abs(rows - (prediction + numbers * steps)) < most)
         is_missing = np.isnan(rows)
         kinds = np.where(is_missing, MISSING, np.where(fits, VALUE, RAW)).astype(np.uint8)
-        numbers = np.where(fits, multiples, 0).astype(np.int64)
+        numbers = np.where(fits, numbers, 0).astype(np.int64)
         raw = kinds == RAW
         numbers[raw] = np.ascontiguousarray(rows[raw]).view(np.int64)
         return Series(self._by_column(numbers), self._by_column(kinds))
+
+    def _start(self, n_rows: int, bounds: np.ndarray) -> np.ndarray:
+        """Return the whole numbers of the means of the columns, from which delta coding starts."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            numbers = np.rint(self.location / self._steps(bounds))
+            numbers = np.where(np.abs(numbers) <= LARGEST, numbers, 0).astype(np.int64)
+        return self._by_column(np.broadcast_to(numbers, (n_rows, len(numbers))))
 
     def _decoded(self, codes: sp.csr_matrix) -> np.ndarray:
         """Return what codes decode to, as the decoder says it."""
@@ -246,16 +248,6 @@ class Bounded:
         with np.errstate(over="ignore"):
             return scaled * self.scale + self.location
 
-    def _multiples(self, decoded: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, bool]:
-        """Return the nearest multiples of decoded values, and whether every machine finds the same."""
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            units = decoded / steps
-            terms = (np.abs(decoded - self.location) + np.abs(self.location) + self.scale) / steps
-            beyond = ~(np.abs(units) < LARGEST)
-            near_half = np.abs(units - np.floor(units) - 0.5) < MARGIN * terms
-        multiples = np.where(beyond, 0, np.rint(units)).astype(np.int64)
-        return multiples, not bool((near_half | beyond).any())
-
     def _by_column(self, rows: np.ndarray) -> np.ndarray:
         """Return a series for each column, of all windows after each other."""
         cut = rows.reshape(len(rows), self.n_columns, self.length)
@@ -264,8 +256,3 @@ class Bounded:
     def _by_row(self, series: np.ndarray, n_rows: int) -> np.ndarray:
         cut = series.reshape(self.n_columns, n_rows, self.length)
         return np.ascontiguousarray(cut.transpose(1, 0, 2)).reshape(n_rows, -1)
-
-
-def _checksum(series: Series) -> bytes:
-    content = series.numbers.astype("<i8").tobytes() + series.kinds.tobytes()
-    return zlib.crc32(content).to_bytes(_files.CHECKSUM_BYTES, "little")
