@@ -1,0 +1,122 @@
+"""Choose a set of at most L0 elements by their scores: draw it or take the most probable one, with KL and gradient."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sdlgm.gradients import GRADIENTS
+from sdlgm.gradients.hard_draws import HardDraws
+from sdlgm.model.codes._set_moments import draw_sets, noise_shape, set_moments
+from sdlgm.model.codes.base import GradientRule
+from sdlgm.model.codes.conditional import SetPrior, divergence, members_with_gradient, most_probable
+from sdlgm.model.codes.independent import CLOSED
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The sets chosen by scores of shape (..., K)."""
+
+    members: Tensor
+    """(..., K): 1 for the members of the set and 0 for all others."""
+    kl: Tensor | None
+    """(...): KL divergence of the distribution over sets from the prior, in nats."""
+
+    @property
+    def n_active(self) -> Tensor:
+        """Number of members, of shape (...)."""
+        return self.members.detach().sum(-1).long()
+
+
+def check_budget(max_active: int) -> int:
+    """Return a budget if it is one."""
+    if isinstance(max_active, bool) or not isinstance(max_active, int) or max_active < 1:
+        raise ValueError(f"max_active must be a whole number of at least 1, not {max_active!r}")
+    return max_active
+
+
+def check_expected(prior_active: float | None, max_active: int) -> float:
+    """Return the expected number of a prior; half the budget if none is given."""
+    expected = max_active / 2 if prior_active is None else float(prior_active)
+    if not 0 < expected < max_active:
+        raise ValueError(f"prior_active must be above 0 and below max_active={max_active}, not {prior_active!r}")
+    return expected
+
+
+def rule_named(gradient: str) -> HardDraws:
+    """Return the gradient estimator of a name, one that differentiates hard draws in the backward pass."""
+    rules = {name: rule for name, rule in GRADIENTS.items() if issubclass(rule, HardDraws)}
+    # The tempered one has a schedule, which a layer has not.
+    rules = {name: rule for name, rule in rules.items() if not rule.tempers_posterior}
+    if gradient not in rules:
+        raise ValueError(f"gradient must be one of {', '.join(sorted(rules))}, not {gradient!r}")
+    return rules[gradient](0)  # such a rule has nothing to learn
+
+
+def choose(
+    scores: Tensor,
+    allowed: Tensor | None,
+    expected: Tensor,
+    *,
+    max_active: int,
+    rule: GradientRule,
+    draw: bool,
+    with_kl: bool,
+    generator: torch.Generator | None = None,
+) -> Choice:
+    """Choose a set for each row of scores.
+
+    Parameters
+    ----------
+    scores : Tensor of shape (..., K)
+        Log-odds of each element beyond those of the prior.
+    allowed : Tensor of bool that broadcasts to (..., K), or None
+        Which elements may be chosen.
+    expected : Tensor that broadcasts to (...)
+        Expected number of elements under the prior.
+    max_active : int
+        L0, the budget.
+    rule : gradient estimator
+    draw : bool
+        Draw the set. Otherwise it is the most probable one, without a gradient.
+    with_kl : bool
+        Compute the divergence.
+    generator : torch.Generator, optional
+        Source of random numbers.
+
+    Returns
+    -------
+    Choice
+
+    """
+    if scores.shape[-1] == 0:
+        raise ValueError("there is nothing to choose from: scores have no elements")
+    dtype = scores.dtype
+    if dtype not in (torch.float32, torch.float64):  # sums over sets need the range and the digits
+        scores = scores.float()
+    batch = scores.shape[:-1]
+    if allowed is None:
+        n_elements = torch.full(batch, scores.shape[-1], device=scores.device)
+    else:
+        n_elements = allowed.expand(scores.shape).sum(-1)
+    prior = SetPrior.expecting(expected.to(scores), n_elements, max_active)
+    # Finite, so that the probability 0 times its logarithm is 0.
+    logits = (scores + prior.logit.unsqueeze(-1)).clamp(min=CLOSED)
+    if allowed is not None:
+        logits = logits.masked_fill(~allowed, CLOSED)
+    if not (draw or with_kl):
+        return Choice(most_probable(logits.detach(), max_active).to(dtype), None)
+    rows = logits.reshape(-1, logits.shape[-1])
+    moments = set_moments(rows, max_active)
+    if draw:
+        # Without a generator, torch's own, as for dropout.
+        shape = noise_shape(rows, max_active)
+        uniform = torch.rand(shape, generator=generator, dtype=rows.dtype, device=rows.device)
+        drawn = draw_sets(rows.detach(), max_active, uniform)
+        members = members_with_gradient(moments[1], drawn.unsqueeze(0), rule)[0].view_as(logits).to(dtype)
+    else:
+        members = most_probable(logits.detach(), max_active).to(dtype)
+    if not with_kl:
+        return Choice(members, None)
+    priors = SetPrior(prior.logit.reshape(-1), n_elements.reshape(-1), max_active)
+    return Choice(members, divergence(rows, moments, priors).view(batch))
