@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -14,6 +14,9 @@ from sdlgm.cli._models import check_model, exit_if_interrupted, load_model
 from sdlgm.cli._options import with_settings
 from sdlgm.cli._output import print_line, print_table
 from sdlgm.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 app = typer.Typer(no_args_is_help=True, help="Multi-label classification: fit, predict, evaluate.")
 
@@ -91,7 +94,8 @@ def predict(
         if proba:
             predicted = estimator.predict_proba(dataset.table)
         else:
-            predicted = estimator.predict(dataset.table, decision=decision)
+            found = estimator.predict(dataset.table, decision=decision, sparse_output=False)
+            predicted = cast("np.ndarray", found)
         write_table(table, predicted, names)
     print_line(f"labels: {table} ({len(predicted)} rows, {len(names)} columns)")
 
