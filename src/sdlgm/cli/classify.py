@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -17,6 +17,8 @@ from sdlgm.cli._reports import MaxRows, check_report_dependencies
 from sdlgm.errors import DataError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from sdlgm import SDLGMClassifier
     from sdlgm.data import MultiLabelDataset
 
@@ -85,8 +87,6 @@ def predict(
     check_writable(table, TABLES, inputs=[model, data])
     check_model(model, "SDLGMClassifier")
     check_source(data)
-    import numpy as np
-
     from sdlgm import SDLGMClassifier
 
     estimator = load_model(model, SDLGMClassifier)
@@ -98,7 +98,8 @@ def predict(
         if proba:
             predicted = estimator.predict_proba(dataset.table)
         else:
-            predicted = np.asarray(estimator.predict(dataset.table, decision=decision, sparse_output=False))
+            found = estimator.predict(dataset.table, decision=decision, sparse_output=False)
+            predicted = cast("np.ndarray", found)
         write_table(table, predicted, names)
     print_line(f"labels: {table} ({len(predicted)} rows, {len(names)} columns)")
 
