@@ -416,6 +416,33 @@ def quality(
         )
 
 
+@app.command()
+@_clear_errors
+def telemetry(
+    result: ResultOut = Path("telemetry.json"),
+    data: Annotated[str, typer.Option(help="Data sets, separated by commas. Default: all.")] = "",
+    systems: Systems = "",
+    jobs: Jobs = 0,
+    work: Work = Path("runs"),
+) -> None:
+    """Compare ways to describe windows of measurements by few bits, the SDLGM among them: rate against quality.
+
+    Peers need faiss-cpu, PyWavelets, pysz and zfpy.
+
+    `python -m reproduction telemetry --out docs/results/telemetry.json`
+    """
+    from reproduction import telemetry, telemetry_data
+
+    with _results_in(result):
+        telemetry.reproduce_telemetry(
+            result,
+            data=_chosen(data, telemetry_data.SOURCES, "data set"),
+            systems=_chosen(systems, telemetry.SYSTEMS, "system"),
+            n_jobs=_n_jobs(jobs),
+            work_folder=work,
+        )
+
+
 @app.command("long")
 @_clear_errors
 def long_(

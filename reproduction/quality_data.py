@@ -6,8 +6,6 @@ columns are centred and scaled by training statistics.
 
 import csv
 import gzip
-import os
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,14 +13,22 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv as arrow_csv
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
+from reproduction.telemetry_data import (
+    ETT_MONTH,
+    KPIS,
+    LARGEST,
+    TRACES_TEST,
+    TRACES_VALIDATION,
+    all_traces,
+    data_file,
+    filled,
+    trace_windows,
+)
 from sdlgm.data import TableOptions, Windows, load_data, load_mulan, read_for_fit, windows
-from sdlgm.errors import DataError
 
 Task = Literal["classes", "labels", "number"]
 
@@ -31,24 +37,10 @@ DIGITS_TRAIN, DIGITS_VALIDATION = 1_200, 200
 SMALL_VALIDATION = 0.2
 """Share of the training rows of small tables that is for validation."""
 CAL500_TRAIN = 400
-KPIS = (
-    "Speed",
-    "RSRP",
-    "RSRQ",
-    "SNR",
-    "CQI",
-    "RSSI",
-    "DL_bitrate",
-    "UL_bitrate",
-    "NRxRSRP",
-    "NRxRSRQ",
-)
-TRACE_SECONDS, TRACE_STRIDE, TRACES_VALIDATION, TRACES_TEST = 16, 4, 0.15, 0.2
+TRACE_SECONDS, TRACE_STRIDE = 16, 4
 SMD_MACHINE, SMD_STEPS, SMD_STRIDE, SMD_VALIDATION = "machine-3-4", 8, 2, 0.15
-ETT_STEPS, ETT_STRIDE, ETT_AHEAD, ETT_MONTH = 32, 2, 24, 30 * 24 * 4
+ETT_STEPS, ETT_STRIDE, ETT_AHEAD = 32, 2, 24
 SENTENCE_SIZE, SENTENCES_VALIDATION = 256, 1_500
-LARGEST = 10.0
-"""Standardised values beyond this are moved to it."""
 
 
 @dataclass(frozen=True)
@@ -156,64 +148,21 @@ def _small(X: np.ndarray, Y: np.ndarray, test: Part) -> QualityData:
     return prepared("labels", _three(X, Y, len(X) - n_validation, n_validation, test))
 
 
-def _file(*parts: str) -> Path:
-    """Return a file or folder below $SDLGM_DATA."""
-    root = os.environ.get("SDLGM_DATA")
-    path = Path(root or "").joinpath(*parts)
-    if not root or not path.exists():
-        raise DataError(f"{'/'.join(parts)}: not found; set SDLGM_DATA to the folder that has it")
-    return path
-
-
-def filled(series: np.ndarray) -> np.ndarray:
-    """Fill missing values of windows (rows, columns, times) with the last value before, if there is one."""
-    times = np.where(np.isnan(series), 0, np.arange(series.shape[-1]))
-    return np.take_along_axis(series, np.maximum.accumulate(times, axis=-1), axis=-1)
-
-
 def _telemetry() -> QualityData:
     """5G: windows of all KPIs; the downlink throughput of the next second is to be predicted."""
 
     def part(traces: list[Path]) -> Part:
-        table = pa.concat_tables(_trace(path, str(number)) for number, path in enumerate(traces))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # gaps and repeated times are known; windows do not span gaps
-            made = windows(table, length=TRACE_SECONDS + 1, stride=TRACE_STRIDE, time_column="Timestamp", group="trace")
-        series = made.matrix.reshape(len(made), len(KPIS), TRACE_SECONDS + 1)
-        X = filled(series[:, :, :-1]).reshape(len(made), -1)
+        series = trace_windows(traces, TRACE_SECONDS + 1, TRACE_STRIDE)
+        X = filled(series[:, :, :-1]).reshape(len(series), -1)
         return Part(X, series[:, KPIS.index("DL_bitrate"), -1])
 
-    train, validation, test = map(part, split_traces(sorted(_file("telemetry", "5g").rglob("*.csv.gz"))))
+    train, validation, test = map(part, all_traces())
     return prepared("number", (train, validation, test))
-
-
-def split_traces(traces: list[Path]) -> tuple[list[Path], list[Path], list[Path]]:
-    """Split the traces of every application, static and driving, for training, validation and testing."""
-    kinds: dict[tuple[str, str], list[Path]] = {}
-    for path in traces:
-        application, mobility = path.parts[path.parts.index("5g") + 1 :][:2]
-        kinds.setdefault((application, mobility), []).append(path)
-    generator, parts = np.random.default_rng(0), ([], [], [])
-    for of_kind in kinds.values():
-        n_test, n_validation = (max(1, round(share * len(of_kind))) for share in (TRACES_TEST, TRACES_VALIDATION))
-        order = generator.permutation(len(of_kind))
-        ends = (len(order) - n_test - n_validation, len(order) - n_test)
-        for part, which in zip(parts, np.split(order, ends), strict=True):
-            part.extend(of_kind[number] for number in which)
-    return parts
-
-
-def _trace(path: Path, name: str) -> pa.Table:
-    """Return the KPIs of a trace; its columns may be empty, so their type is given."""
-    types = {"Timestamp": pa.string(), **dict.fromkeys(KPIS, pa.float64())}
-    options = arrow_csv.ConvertOptions(column_types=types, null_values=["-"], include_columns=list(types))
-    table = arrow_csv.read_csv(path, convert_options=options)
-    return table.append_column("trace", pa.array([name] * table.num_rows))
 
 
 def _smd() -> QualityData:
     """Server metrics: the first principal component of the next step is to be predicted."""
-    folder = _file("telemetry", "smd")
+    folder = data_file("telemetry", "smd")
     before, after = (
         np.asarray(load_data(str(folder / f"{SMD_MACHINE}_{part}.csv.gz")).X, np.float64) for part in ("train", "test")
     )
@@ -231,7 +180,7 @@ def _smd() -> QualityData:
 def _ett() -> QualityData:
     """Transformer temperatures: 12 months, 4 and 4; the oil temperature some hours ahead is to be predicted."""
     options = TableOptions(time_column="datetime", window=ETT_STEPS + ETT_AHEAD, stride=ETT_STRIDE)
-    made = read_for_fit(str(_file("forecasting", "ETTm1.parquet")), options)
+    made = read_for_fit(str(data_file("forecasting", "ETTm1.parquet")), options)
     assert isinstance(made, Windows)
     names = [column.name for column in made.schema.columns]
     series = made.matrix.reshape(len(made), len(names), ETT_STEPS + ETT_AHEAD)
@@ -271,7 +220,7 @@ def _sentences() -> QualityData:
 
 
 def _questions(part: str) -> tuple[list[str], list[str]]:
-    with gzip.open(_file("text", "banking77", f"{part}.csv.gz"), "rt", encoding="utf-8", newline="") as file:
+    with gzip.open(data_file("text", "banking77", f"{part}.csv.gz"), "rt", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return [row["text"] for row in rows], [row["category"] for row in rows]
 

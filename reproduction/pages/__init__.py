@@ -31,6 +31,7 @@ from reproduction.pages import (
     startup,
     table1,
     table2,
+    telemetry,
 )
 from reproduction.pages.markdown import fill
 from sdlgm._files import write_text
@@ -77,6 +78,7 @@ LATER: dict[str, Callable[[dict[str, Any]], str]] = {
     QUALITY: quality.page,
     "codec": codec.page,
     "lossless": codec.lossless_page,
+    "telemetry": telemetry.page,
 }
 """Pages of results that need not be there, by the name of the result."""
 WITH_BLOCKS: dict[str, Callable[[Results], dict[str, list[str]]]] = {

@@ -13,11 +13,12 @@ import torch
 from reproduction import pages, quality, quality_data, quality_measures, quality_networks, quality_peers
 from reproduction.code_lengths import POOLED_WEIGHT
 from reproduction.pages import quality as quality_page
-from reproduction.quality_data import Part, QualityData, Source, filled, prepared, split_traces
+from reproduction.quality_data import Part, QualityData, Source, prepared
 from reproduction.quality_networks import Decoder, QuantizedAutoencoder, SparseAutoencoder, Stopwatch, train_for
 from reproduction.quality_peers import PEERS, Wanted, one_hot_rows, support_only
 from reproduction.runs import run_folder
-from sdlgm import SDLGM
+from reproduction.telemetry_data import filled, split_traces
+from sdlgm import SDLGM, DataError
 from sdlgm.model.modules import Batch, Objective
 from sdlgm.train import Trainer, clock
 
@@ -83,7 +84,7 @@ def test__digits__load__has_all_rows_once():
 
 def test__file__unknown_folder__is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("SDLGM_DATA", str(tmp_path))
-    with pytest.raises(quality_data.DataError, match="forecasting/ETTm1.parquet: not found; set SDLGM_DATA"):
+    with pytest.raises(DataError, match="forecasting/ETTm1.parquet: not found; set SDLGM_DATA"):
         quality_data.SOURCES["ett"].load()
 
 

@@ -1,0 +1,154 @@
+"""Rate against quality of measurements, on small data that are made here."""
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+from reproduction import telemetry, telemetry_data
+from reproduction.pages.telemetry import page
+from reproduction.telemetry_data import Part, Source, Telemetry, prepared
+from reproduction.telemetry_peers import PEERS, histogram_bits, packages_of, quantized
+from sdlgm import DataError
+
+CHEAP = ("pca", "dct", "delta")
+
+
+def toy(*, with_labels: bool = False) -> Telemetry:
+    """Return windows of three waves and a constant, with holes, of which the last step says what comes next."""
+    rng = np.random.default_rng(0)
+
+    def part(n: int, stride: int) -> Part:
+        times = stride * np.arange(n)[:, None] + np.arange(9)
+        waves = np.stack(
+            [np.sin(times / 7), np.cos(times / 11), (times % 30) / 10.0, np.full(times.shape, 5.0)], axis=1
+        )
+        waves[:, 0] += 0.05 * rng.normal(size=times.shape)
+        waves[::5, 1, 3] = np.nan
+        labels = (times[:, :-1] % 100 < 3) if with_labels else None
+        return Part(waves[:, :, :-1], waves[:, 0, -1], labels)
+
+    return prepared(part(400, 2), part(60, 8), part(50, 8), 2)
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """The toy data as data sets of the command."""
+    telemetry_data.load_telemetry.cache_clear()
+    sources = {
+        "waves": Source("Waves", "made", "the next value", toy),
+        "labelled": Source("Labelled waves", "made", None, lambda: toy(with_labels=True)),
+    }
+    for module in (telemetry, telemetry_data):
+        monkeypatch.setattr(module, "SOURCES", sources)
+    yield
+    telemetry_data.load_telemetry.cache_clear()
+
+
+def test__prepared__statistics__are_those_of_training():
+    data = toy()
+    assert data.shape == [400, 60, 50, 3, 8]
+    np.testing.assert_allclose(data.train.series.mean(axis=(0, 2)), 0, atol=0.05)
+    np.testing.assert_allclose(data.train.series.std(axis=(0, 2)), 1, atol=0.05)
+    assert np.isfinite(data.test.rows).all()
+
+
+def test__histogram_bits__frequencies_of_training__are_the_entropy_and_new_numbers_cost_more():
+    rng = np.random.default_rng(0)
+    known = rng.choice([0, 1, 5], (20_000, 1), p=[0.5, 0.25, 0.25])
+    assert histogram_bits(known, known) / 20_000 == pytest.approx(1.5, abs=0.01)
+    assert histogram_bits(known, np.array([[3]])) > 16 + histogram_bits(known, np.array([[5]]))
+
+
+def test__quantized__dead_zone__rounds_towards_zero():
+    values = np.array([0.0, 0.49, 0.6, -0.6, 1.4, -1.7])
+    assert quantized(values, 1.0, 0.5).tolist() == [0, 0, 1, -1, 1, -2]
+    assert quantized(values, 1.0, 0.65).tolist() == [0, 0, 0, 0, 1, -2]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in ("product", "sparse") else name for name in PEERS]
+)
+def test__peer__more_bits__have_less_error(name, monkeypatch):
+    package = PEERS[name].package
+    if package is not None and importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    data, found = toy(), []
+    for candidate in PEERS[name].candidates(data):
+        coded = candidate.code(data.test.rows)
+        assert coded.decoded.shape == data.test.rows.shape
+        found.append((coded.bits / data.test.rows.size, float(np.square(coded.decoded - data.test.rows).mean())))
+    bits, errors = map(np.array, zip(*found, strict=True))
+    assert (bits > 0).any()
+    most, least = errors[bits.argmax()], errors[bits.argmin()]
+    assert most < 0.5 * least
+
+
+def test__chosen__settings__by_validation_alone():
+    points = [
+        {"data": "a", "system": "s", "validation_bits_per_sample": bits, "validation_fvu": fvu, "fvu": 1 - fvu}
+        for bits, fvu in ((0.04, 0.9), (0.3, 0.5), (0.3, 0.4), (0.6, 0.1))
+    ]
+    rows = list(telemetry.chosen(points, "a", "s"))
+    assert [row["rate"] for row in rows] == list(telemetry.RATES)
+    assert [row["validation_fvu"] for row in rows] == [0.9, 0.9, 0.9, 0.4, 0.4]
+    assert not list(telemetry.chosen(points, "a", "other"))
+
+
+def test__anomalies__steps_with_larger_errors__are_found():
+    data = toy(with_labels=True)
+    assert data.test.is_anomaly is not None
+    wrong = data.test.series + data.test.is_anomaly[:, None]
+    assert telemetry.anomalies_found(data, wrong.reshape(len(wrong), -1)) == 1.0
+    assert telemetry.by_window(data, data.test.is_anomaly.mean(axis=1)) > 0.9
+
+
+def test__prediction__from_the_windows__is_better_than_from_nothing():
+    data = toy()
+    parts = [part.rows for part in (data.train, data.validation, data.test)]
+    parts[0] = parts[0][:: telemetry.PREDICTION_STRIDE]
+    nothing = [np.zeros_like(part) for part in parts]
+    assert telemetry.prediction_error(data, *parts) < 0.5 * telemetry.prediction_error(data, *nothing)
+
+
+def test__telemetry__small_run__has_rows_and_a_page(known, monkeypatch, tmp_path):
+    monkeypatch.setattr(telemetry, "ITERATIONS", 100)
+    monkeypatch.setattr(telemetry, "N_COMPONENTS", 16)
+    monkeypatch.setattr(telemetry, "BUDGETS_AND_RATES", ((4, 1.0),))
+    in_this_process(monkeypatch)
+    out = tmp_path / "telemetry.json"
+    systems = ["sdlgm", *CHEAP, "reference"]
+    result = telemetry.reproduce_telemetry(
+        out, data=["waves", "labelled"], systems=systems, n_jobs=1, work_folder=tmp_path
+    )
+    assert result == json.loads(out.read_text())
+    assert {row["system"] for row in result["rows"]} == {"sdlgm", *CHEAP}
+    own = next(point for point in result["points"] if (point["data"], point["system"]) == ("waves", "sdlgm"))
+    assert own["coding"] == "real"
+    assert own["kpi_error_from_codes"] > 0
+    of_labelled = [point for point in result["points"] if point["data"] == "labelled"]
+    assert all(0 <= point["auroc"] <= 1 for point in of_labelled)
+    text = page(result)
+    assert "| PCA, rounded | ideal |" in text
+    assert "## Labelled waves" in text
+    assert "isolation forest" in text
+    assert "| Waves |" in text
+
+
+def in_this_process(monkeypatch) -> None:
+    def run_all(work, runs, folder, n_jobs, *, fresh, after_each):
+        results = []
+        for run in runs:
+            results.append(run | work(run, folder))
+            after_each(results)
+        return results
+
+    monkeypatch.setattr(telemetry, "run_all", run_all)
+
+
+def test__telemetry__package_that_is_missing__is_said_before_work(monkeypatch, tmp_path):
+    assert packages_of(["pca", "sz3", "zfp"]) == {"sz3": "pysz", "zfp": "zfpy"}
+    monkeypatch.setattr(telemetry, "find_spec", lambda name: None)
+    with pytest.raises(DataError, match="pysz: not installed"):
+        telemetry.reproduce_telemetry(tmp_path / "x.json", data=["5g"], systems=["sz3"], n_jobs=1, work_folder=tmp_path)
