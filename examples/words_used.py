@@ -1,8 +1,8 @@
 """Classify short reviews, and write a page that shows the words each decision used.
 
 The reviews are made: a sentence of neutral words with up to three opinions in it, and the label says whether they are
-good, bad or none. The classifier reads the review with one query that attends to at most three words. It uses as many
-words as there are opinions, and none where there are none. The page is words_used.html.
+good, bad or none. The classifier reads the review with one query that attends to at most three words. It uses more
+words where there are opinions, and none where there are none. The page is words_used.html.
 """
 
 from pathlib import Path
@@ -33,7 +33,7 @@ class Classifier(nn.Module):
     def __init__(self, width: int = 16):
         super().__init__()
         self.embed, self.query = nn.Embedding(len(WORDS), width), nn.Parameter(torch.randn(1, width))
-        self.attention = SparseAttention(width, num_heads=1, max_active=3, prior_active=0.5, batch_first=True)
+        self.attention = SparseAttention(width, num_heads=1, max_active=3, prior_active=1.0, batch_first=True)
         self.classify = nn.Linear(width, 3)
 
     def forward(self, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -43,10 +43,12 @@ class Classifier(nn.Module):
 
 
 model = Classifier()
-optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-for _ in range(400):
+optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+for _ in range(1000):
     words, labels = reviews(64)
-    loss = nn.functional.cross_entropy(model(words)[0], labels) + 0.05 * model.attention.kl.mean()
+    loss = nn.functional.cross_entropy(model(words)[0], labels)
+    assert model.attention.kl is not None
+    loss = loss + 0.003 * model.attention.kl.mean()
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
@@ -62,10 +64,8 @@ for label, name in enumerate(["bad", "neutral", "good"]):
 COLOURS = ["232, 119, 34", "128, 128, 128", "31, 119, 180"]
 lines = []
 for review, weight, label in zip(words[:20].tolist(), weights, predicted.tolist(), strict=False):
-    words_and_weights = zip(review, weight.tolist(), strict=True)
-    marks = [
-        f'<span style="background: rgba({COLOURS[label]}, {w:.2f})">{WORDS[k]}</span>' for k, w in words_and_weights
-    ]
+    pairs = zip(review, weight.tolist(), strict=True)
+    marks = [f'<span style="background: rgba({COLOURS[label]}, {w:.2f})">{WORDS[k]}</span>' for k, w in pairs]
     lines.append(f"<p><b>{['bad', 'neutral', 'good'][label]}</b>: {' '.join(marks)}</p>")
 title = "<!doctype html><meta charset=utf-8><title>Words used</title>"
 Path("words_used.html").write_text("\n".join([title, *lines]), encoding="utf-8")
