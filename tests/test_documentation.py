@@ -81,6 +81,13 @@ def test__python__on_a_page__runs_and_prints_what_it_says(page, tmp_path, monkey
     assert re.search(expected[page], printed), printed
 
 
+def test__python__on_the_page_of_attention__runs(capsys):
+    names: dict[str, object] = {}
+    for code in blocks("docs/attention.md", "python"):
+        exec(compile(code, "docs/attention.md", "exec"), names)
+    assert re.search(r"torch.Size\(\[8, 100, 64\]\) [0-6]\n", capsys.readouterr().out)
+
+
 def test__make_targets__in_the_readme__exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^make (\w+)", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
@@ -89,10 +96,11 @@ def test__make_targets__in_the_readme__exist():
         assert re.search(rf"^{target}:", makefile, re.M)
 
 
-def test__docstring_examples__of_the_estimators__are_true():
+def test__docstring_examples__of_estimators_and_layers__are_true():
     from sdlgm.estimators import _classifier, _counter, _detector, _sdlgm
+    from sdlgm.nn import attention, gate
 
-    for module in (_sdlgm, _detector, _classifier, _counter):
+    for module in (_sdlgm, _detector, _classifier, _counter, attention, gate):
         result = doctest.testmod(module)
         assert result.failed == 0
         assert result.attempted > 3

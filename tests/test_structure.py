@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "_kernels": set(),
     "model": {"_kernels"},
     "gradients": {"model"},
+    "nn": {"model", "gradients"},
     "codec": {"errors", "_files", "_limits", "_optional", "_kernels", "model"},
     "train": {"errors", "_files", "_progress", "_signals", "_tensorfile", "_version", "model", "gradients"},
     "data": {"errors", "_files", "_limits", "_optional"},
@@ -185,6 +186,7 @@ def top_level(path: Path) -> set[str]:
         ("_kernels", {"numpy", "numba"}),
         ("model", {"torch", "numpy", "jaxtyping"}),
         ("gradients", {"torch", "numpy", "jaxtyping"}),
+        ("nn", {"torch"}),
     ],
 )
 def test__imports__kernels_model_and_gradients__are_arrays_only(part, packages):
@@ -250,17 +252,18 @@ def public_callables() -> dict[str, object]:
     """Return the public functions, and the public methods of public classes, that sdlgm defines itself."""
     import sdlgm
     import sdlgm.data
+    import sdlgm.nn
     import sdlgm.report
 
     found: dict[str, object] = {}
-    for package in (sdlgm, sdlgm.data, sdlgm.report):
+    for package in (sdlgm, sdlgm.data, sdlgm.nn, sdlgm.report):
         for name in package.__all__:
             value = getattr(package, name)
             if inspect.isfunction(value):
                 found[name] = value
             elif inspect.isclass(value) and not issubclass(value, Exception):
                 for method_name, method in inspect.getmembers(value, inspect.isfunction):
-                    own = method.__module__.startswith("sdlgm.")
+                    own = (method.__module__ or "").startswith("sdlgm.")
                     if own and not method_name.startswith("_"):
                         found[f"{name}.{method_name}"] = method
     return found

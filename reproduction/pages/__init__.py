@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from reproduction.pages import (
+    attention,
     budgets,
     codec,
     counts,
@@ -91,6 +92,7 @@ WITH_BLOCKS: dict[str, Callable[[Results], dict[str, list[str]]]] = {
 }
 """Pages that have generated blocks."""
 PICTURES: dict[str, Callable[[Results], Figure]] = {
+    "docs/images/attention.png": lambda _: attention.picture(),
     "docs/images/honesty.png": lambda results: honesty.picture(results["table1"]),
     "docs/images/labels.png": lambda results: table2.picture(results["table2"]),
     "docs/images/long.png": lambda results: long.picture(results["long"]),

@@ -258,6 +258,14 @@ class SparseAttention(nn.Module):
         return tuple(part.unflatten(-1, heads).transpose(1, 2) for part in (queries, keys, values))  # pyright: ignore[reportReturnType]
 
     def extra_repr(self) -> str:
+        """Describe the layer.
+
+        Returns
+        -------
+        str
+            The settings that tell one layer from another.
+
+        """
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
 
     def __getstate__(self) -> dict[str, object]:

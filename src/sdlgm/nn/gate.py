@@ -118,6 +118,14 @@ class SubsetGate(nn.Module):
         return choice.members
 
     def extra_repr(self) -> str:
+        """Describe the layer.
+
+        Returns
+        -------
+        str
+            The settings that tell one layer from another.
+
+        """
         return f"max_active={self.max_active}, gradient={self.gradient!r}"
 
     def __getstate__(self) -> dict[str, object]:
