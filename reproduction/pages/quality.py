@@ -254,7 +254,7 @@ def pictures(result: Result) -> dict[str, Figure]:
 
 
 def picture(result: Result, name: str) -> Figure:
-    """Draw error and probe against seconds: discrete codes solid, real-valued dashed."""
+    """Draw error and probe against seconds: discrete codes solid and filled, real-valued dashed and hollow."""
     figure = Figure(figsize=(9.0, 3.3), layout="constrained")
     axes = figure.subplots(1, 2)
     reference = [row["probe"] for row in rows_of(result, name, kind="reference")]
@@ -267,7 +267,9 @@ def picture(result: Result, name: str) -> Figure:
                 [row[quantity] for row in rows],
                 ls=KINDS[rows[0]["kind"]],
                 color=COLOURS[system.removesuffix("_support")],
-                marker="o" if system == OWN else ".",
+                marker="o",
+                ms=7 if system == OWN else 4,
+                mfc="white" if rows[0]["kind"] == "real" else COLOURS[system.removesuffix("_support")],
                 lw=2.5 if system == OWN else 1.2,
                 zorder=3 if system == OWN else 2,
                 label=rows[0]["title"],
