@@ -25,11 +25,11 @@ OWN, REFERENCE = "sdlgm", "reference"
 RATES = (0.05, 0.1, 0.2, 0.35, 0.5)
 """Most bits a sample, by which settings are chosen."""
 N_COMPONENTS = 256
-BUDGETS_AND_RATES = ((8, 1.0), (32, 1.0), (16, 1.0), (32, 2.0))
+BUDGETS_AND_RATES = ((4, 1.0), (8, 1.0), (16, 1.0), (32, 1.0), (32, 0.5), (32, 0.25))
 """Budgets, and weights of the KL in training."""
 CANDIDATES = (0, 8)
 """Draws of the posterior beside its mode, of which the best code is taken."""
-ITERATIONS = 2_000
+ITERATIONS = 6_000
 PREDICTION_STRIDE = 2
 """The prediction is learned from each second window for training."""
 EXPLAINED = 0.95
