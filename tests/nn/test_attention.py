@@ -250,3 +250,32 @@ def test__attention__compiled__answers_alike_in_one_graph():
     # own, since the compiler does not take the checks of shapes that tests install.
     result = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
     assert result.stdout.strip() == "equal", result.stderr[-3000:]
+
+
+def test__training__marked_tokens__finds_them_and_no_others():
+    torch.manual_seed(0)
+    attention = SparseAttention(16, num_heads=1, max_active=4, batch_first=True)
+    query, read = torch.nn.Parameter(torch.randn(1, 1, 16)), torch.nn.Linear(16, 4)
+    optimiser = torch.optim.Adam([*attention.parameters(), query, *read.parameters()], 0.01)
+
+    def batch(n_rows: int):
+        """Return tokens, which two of each row are marked, and the mean of what the marked ones say."""
+        x = torch.randn(n_rows, 12, 16)
+        marked = torch.zeros(n_rows, 12).scatter(1, torch.rand(n_rows, 12).argsort(1)[:, :2], 1.0)
+        x[:, :, 0] = 3 * marked
+        return x, marked > 0, (x[:, :, 1:5] * marked[..., None]).sum(dim=1) / 2
+
+    for _ in range(200):
+        x, _, target = batch(64)
+        output, _ = attention(query.expand(len(x), 1, 16), x, x)
+        loss = (read(output[:, 0]) - target).square().mean() + 0.003 * attention.kl.mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    attention.eval()
+    with torch.no_grad():
+        x, marked, target = batch(200)
+        output, weights = attention(query.expand(len(x), 1, 16), x, x)
+        error = (read(output[:, 0]) - target).square().mean()
+    assert ((weights[:, 0] > 0) == marked).float().mean() > 0.99
+    assert error < 0.05 * target.var()
