@@ -2,8 +2,8 @@
 
 The package is not installed. Run it from the root of the repository: ``python -m reproduction --help``.
 
-It is built on the public API of `sdlgm` (``sdlgm``, ``sdlgm.codec``, ``sdlgm.data``, ``sdlgm.errors``) and on these
-internals:
+It is built on the public API of `sdlgm` (``sdlgm``, ``sdlgm.codec``, ``sdlgm.data``, ``sdlgm.errors``, ``sdlgm.nn``)
+and on these internals:
 
 - ``sdlgm._files``: write a file whole or not at all
 - ``sdlgm._signals``: SIGTERM as an exception

@@ -35,6 +35,7 @@ def test__commands__all__are_registered():
         "classify fit",
         "classify predict",
         "classify evaluate",
+        "classify report",
         "count fit",
         "count predict",
         "count evaluate",

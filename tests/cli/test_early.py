@@ -55,6 +55,7 @@ MISTAKES = {
     "classify fit, out of range": (("classify", "fit", "emotions", *OUT, "--dropout", "2"), "--dropout: 2 is out of"),
     "classify predict, kind": (("classify", "predict", "MODEL", "emotions", *TABLE), "an SDLGMClassifier is needed"),
     "classify evaluate, no file": (("classify", "evaluate", "no.sdlgm", "emotions"), "there is no such file"),
+    "classify report, kind": (("classify", "report", "MODEL", "emotions"), "an SDLGMClassifier is needed"),
     "count fit, no file": (("count", "fit", "no.npz", *OUT), "no.npz: there is no such file"),
     "count predict, kind": (("count", "predict", "MODEL", "x.csv", *TABLE), "an SDLGMCounter is needed"),
     "count evaluate, no model": (("count", "evaluate", "no.sdlgm", "x.csv"), "no.sdlgm: there is no such file"),

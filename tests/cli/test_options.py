@@ -107,7 +107,8 @@ def test__fit__settings__reach_the_estimator(estimator, monkeypatch, tmp_path):
     run(*FITS[estimator], *arguments, code=1)
     assert set(received) == set(names)
     assert (received["random_state"], received["verbose"]) == (5, 1)
-    assert received.get("early_stopping", "auto") == "auto"
+    stopping = {"SDLGM": "auto", "SDLGMClassifier": False}
+    assert received.get("early_stopping") == stopping.get(estimator)
 
 
 def test__fit__help__is_the_first_sentence_of_the_documentation():

@@ -7,7 +7,7 @@ from pathlib import Path
 import reproduction
 
 FOLDER = Path(reproduction.__file__).parent
-PUBLIC = {"sdlgm", "sdlgm.codec", "sdlgm.data", "sdlgm.errors"}
+PUBLIC = {"sdlgm", "sdlgm.codec", "sdlgm.data", "sdlgm.errors", "sdlgm.nn"}
 
 
 def imported_modules(path: Path) -> set[str]:

@@ -155,6 +155,7 @@ def test__rows_at_once__little_memory__gives_the_same_codes_and_probabilities(tm
     ask = model.transform if isinstance(model, SDLGM) else model.predict_proba
     whole = ask(rows)
     monkeypatch.setattr(_fitted, "MOST_VALUES", 40)
+    monkeypatch.setattr(_fitted, "_MOST_LABELLED_VALUES", 40)
     assert model._fitted.rows_at_once() < len(rows)
     parts = ask(rows)
     if isinstance(model, SDLGM):
