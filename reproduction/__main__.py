@@ -418,6 +418,31 @@ def quality(
 
 @app.command()
 @_clear_errors
+def tags(
+    result: ResultOut = Path("tags.json"),
+    data: Annotated[str, typer.Option(help="Data sets, separated by commas. Default: all.")] = "",
+    systems: Systems = "",
+    jobs: Jobs = 0,
+    work: Work = Path("runs"),
+) -> None:
+    """Compare decisions about the labels of a row, and peers with a threshold, with all defaults. A quarter of an hour.
+
+    `python -m reproduction tags --out docs/results/tags.json`
+    """
+    from reproduction import tags
+
+    with _results_in(result):
+        tags.reproduce_tags(
+            result,
+            data=_chosen(data, tags.SOURCES, "data set"),
+            systems=_chosen(systems, tags.SYSTEMS, "system"),
+            n_jobs=_n_jobs(jobs),
+            work_folder=work,
+        )
+
+
+@app.command()
+@_clear_errors
 def telemetry(
     result: ResultOut = Path("telemetry.json"),
     data: Annotated[str, typer.Option(help="Data sets, separated by commas. Default: all.")] = "",

@@ -32,6 +32,7 @@ from reproduction.pages import (
     startup,
     table1,
     table2,
+    tags,
     telemetry,
 )
 from reproduction.pages.markdown import fill
@@ -79,6 +80,7 @@ LATER: dict[str, Callable[[dict[str, Any]], str]] = {
     QUALITY: quality.page,
     "codec": codec.page,
     "lossless": codec.lossless_page,
+    "tags": tags.page,
     "telemetry": telemetry.page,
 }
 """Pages of results that need not be there, by the name of the result."""

@@ -5,6 +5,7 @@ import gzip
 import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+from sklearn.linear_model import SGDClassifier
 
 from sdlgm import SDLGMClassifier
 from sdlgm.data import load_extreme
@@ -37,6 +38,7 @@ def test__load_extreme__svmlight_file__is_read_as_scikit_learn_does(tmp_path):
     np.testing.assert_allclose(data.X.toarray(), expected.toarray())
     assert [tuple(np.flatnonzero(row)) for row in data.Y.toarray()] == [tuple(map(int, row)) for row in labels]
     assert data.Y.shape == (30, 9)
+    SGDClassifier(max_iter=5, tol=None).fit(data.X, data.Y[:, [1]].toarray()[:, 0])  # takes indices of 32 bits only
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ def test__load_mulan__sparse_rows__are_those_that_are_read_dense(write):
     np.testing.assert_array_equal(sparse.X.toarray(), dense.X)
     np.testing.assert_array_equal(sparse.Y.toarray(), dense.Y)
     assert (sparse.X.nnz, sparse.Y.nnz) == (4, 2)
+    assert {part.dtype for part in (sparse.X.indices, sparse.X.indptr)} == {np.dtype(np.int32)}
     assert (sparse.feature_names, sparse.label_names) == (dense.feature_names, dense.label_names)
 
 

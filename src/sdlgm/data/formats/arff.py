@@ -18,6 +18,7 @@ from sdlgm._optional import optional_import
 from sdlgm.data.columns import EXTRA
 from sdlgm.data.compressed import read_bytes
 from sdlgm.data.dataset import SparseLabelledDataset
+from sdlgm.data.formats.sparse_rows import sparse_rows
 from sdlgm.data.source import NO_TARGETS, Block, TargetColumns, WholeSource
 from sdlgm.errors import DataError, MissingDependencyError, SDLGMError
 
@@ -264,8 +265,8 @@ class _SparseColumns:
         self._ends.append(len(self._places))
 
     def matrix(self) -> sp.csr_array:
-        parts = np.array(self._values), np.array(self._places, np.int32), np.array(self._ends)
-        matrix = sp.csr_array(parts, shape=(len(self._ends) - 1, len(self._columns)))
+        columns, ends = np.array(self._places, np.int32), np.array(self._ends)
+        matrix = sparse_rows(np.array(self._values), columns, ends, len(self._columns))
         matrix.sort_indices()
         return matrix
 

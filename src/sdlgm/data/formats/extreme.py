@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from sdlgm._limits import allowed_memory, check_memory
 from sdlgm.data.compressed import open_content
 from sdlgm.data.dataset import SparseLabelledDataset
+from sdlgm.data.formats.sparse_rows import sparse_rows
 from sdlgm.errors import DataError
 
 # Bytes for a byte of a line: its tokens as text, beside the numbers.
@@ -84,7 +85,7 @@ def _matrix(
         raise DataError(f"{path}: has the {what} {n_found - 1}, and there are {n_columns}, numbered from 0")
     if n_columns < 1:
         raise DataError(f"{path}: has no {what}s")
-    matrix = sp.csr_array((values, places, np.frombuffer(ends, np.int64)), shape=(len(ends) - 1, n_columns))
+    matrix = sparse_rows(values, places, np.frombuffer(ends, np.int64), n_columns)
     n_stored = matrix.nnz
     matrix.sum_duplicates()
     if matrix.nnz < n_stored:

@@ -1,0 +1,77 @@
+"""docs/results/tags.md: decisions about the labels of a row, and peers with a threshold."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from reproduction.pages.markdown import generated_from, heading, line, mean_and_deviation, protocol_lines
+
+Result = Mapping[str, Any]
+
+DEFAULT = "sdlgm_f1"
+SCORES = {"micro": "micro F1", "macro": "macro F1", "row": "row F1", "p_at_1": "P@1"}
+
+
+def page(result: Result) -> str:
+    """Return the page."""
+    return "\n".join(
+        [
+            "# Tags with all defaults",
+            "",
+            generated_from("tags.json"),
+            "",
+            "Labels of test rows without any search for settings: the SDLGM with its ways to decide how many labels a "
+            "row gets, and peers that choose a threshold by folds. In percent, mean and standard deviation over seeds. "
+            "[Multi-label classification](../classification.md) says what the decisions are.",
+            "",
+            *_summary(result),
+            "",
+            *[part for name in result["data"] for part in _section(result, name)],
+            "## Protocol",
+            "",
+            *protocol_lines(result),
+            "",
+        ]
+    )
+
+
+def _summary(result: Result) -> list[str]:
+    """Say how far the default is from the best peer."""
+    lines = heading("data", *(f"{SCORES[score]} of the default, less the best peer's" for score in ("micro", "macro")))
+    for name, source in result["data"].items():
+        rows = {row["system"]: row for row in result["rows"] if row["data"] == name}
+        peers = [row for system, row in rows.items() if not system.startswith("sdlgm")]
+        if DEFAULT not in rows or not peers:
+            continue
+        cells = []
+        for score in ("micro", "macro"):
+            best = max(peers, key=lambda row: float(np.mean(row[score])))
+            difference = 100 * (np.mean(rows[DEFAULT][score]) - np.mean(best[score]))
+            cells.append(f"{difference:+.1f} ({best['title']})")
+        lines.append(line(source["title"], *cells))
+    return lines
+
+
+def _section(result: Result, name: str) -> list[str]:
+    source = result["data"][name]
+    n_train, n_test, n_columns, n_labels = source["shape"]
+    rows = [row for row in result["rows"] if row["data"] == name]
+    n_true = float(np.mean(rows[0]["n_true"]))
+    seeds = max(len(row["micro"]) for row in rows)
+    return [
+        f"## {source['title']}",
+        "",
+        f"{n_labels} labels, {n_true:.2f} of them a test row; {n_train:,} rows for training and {n_test:,} for testing "
+        f"of {n_columns:,} columns ({source['rows']}); {seeds} seed{'s' if seeds > 1 else ''}.",
+        "",
+        *heading("system", *SCORES.values(), "labels predicted", "seconds"),
+        *[_line(row) for row in rows],
+        "",
+    ]
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    scores = [mean_and_deviation([100 * value for value in row[score]]) for score in SCORES]
+    n_predicted, seconds = (float(np.mean(row[quantity])) for quantity in ("n_predicted", "seconds"))
+    return line(row["title"], *scores, f"{n_predicted:.2f}", f"{seconds:.1f}")

@@ -1,0 +1,75 @@
+import json
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score
+
+from reproduction import tags
+from reproduction.pages.tags import page
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Two made data sets in place of the real ones."""
+    sources = {
+        "small": tags.Source("Small", "made", 2),
+        "large": tags.Source("Large", "made", 1, is_large=True),
+    }
+
+    def load_split(name: str, seed: int) -> tags.Split:
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(160, 4))
+        Y = (X[:, :3] + 0.2 * rng.normal(size=(160, 3)) > 0.4).astype(float)
+        return X[:120], Y[:120], X[120:], Y[120:]
+
+    monkeypatch.setattr(tags, "SOURCES", sources)
+    monkeypatch.setattr(tags, "load_split", load_split)
+
+
+def test__scores_of__made_predictions__are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    true, probs = rng.integers(0, 2, (50, 4)).astype(float), rng.random((50, 4))
+    true[0], probs[0] = 0, 0.1
+    predicted = (probs > 0.5).astype(int)
+    scores = tags.scores_of(true, predicted, probs)
+    for average in ("micro", "macro"):
+        assert scores[average] == pytest.approx(f1_score(true, predicted, average=average, zero_division=0))
+    assert scores["row"] == pytest.approx(f1_score(true, predicted, average="samples", zero_division=1))
+    assert scores["p_at_1"] == np.mean([row[best] for row, best in zip(true, probs.argmax(axis=1), strict=True)])
+    assert scores["n_predicted"] == predicted.sum() / 50
+
+
+@pytest.mark.slow
+def test__reproduce_tags__made_data__has_a_row_for_every_system_and_a_page(made, monkeypatch, tmp_path):
+    def run_all(work, runs, folder, n_jobs, *, fresh, after_each):
+        results = []
+        for run in runs:
+            results.append(run | work(run, folder))
+            after_each(results)
+        return results
+
+    monkeypatch.setattr(tags, "run_all", run_all)
+    out = tmp_path / "tags.json"
+    options = {"data": list(tags.SOURCES), "systems": list(tags.SYSTEMS), "n_jobs": 1, "work_folder": tmp_path}
+    result = tags.reproduce_tags(out, **options)
+    assert result == json.loads(out.read_text(encoding="utf-8"))
+    small = {row["system"]: row for row in result["rows"] if row["data"] == "small"}
+    large = {row["system"] for row in result["rows"] if row["data"] == "large"}
+    assert set(small) == set(tags.TITLES)
+    assert large == set(tags.TITLES) - set(tags.SMALL_ONLY)
+    assert all(len(row["micro"]) == 2 and min(row["micro"]) > 0.7 for row in small.values())
+    assert "## Large" in page(result)
+
+
+def test__page__rows_of_json__says_how_far_the_best_peer_is():
+    scores = {"macro": [0.5], "row": [0.5], "p_at_1": [0.5], "n_predicted": [2.0], "n_true": [2.0], "seconds": [1.0]}
+    rows = [
+        {"data": "a", "system": "sdlgm_f1", "title": "SDLGM", "micro": [0.625], **scores},
+        {"data": "a", "system": "sdlgm_mode", "title": "another", "micro": [0.9], **scores},
+        {"data": "a", "system": "sgd", "title": "SGD", "micro": [0.5], **scores},
+        {"data": "a", "system": "logistic", "title": "logistic", "micro": [0.75], **scores},
+    ]
+    data = {"a": {"title": "A", "rows": "made", "shape": [10, 5, 3, 2]}}
+    facts = {"versions": {"numpy": "2"}, "command": "python -m reproduction tags", "cores": 2}
+    text = page({"data": data, "rows": rows, "protocol": {"rows": "all"}, **facts})
+    assert "| A | -12.5 (logistic) | +0.0" in text
