@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from sklearn.linear_model import SGDClassifier
+from sklearn.preprocessing import LabelBinarizer
 
 from sdlgm import SDLGMClassifier
 from sdlgm.data import load_extreme
@@ -75,3 +76,10 @@ def test__load_extreme__line_without_end__is_refused_before_it_is_in_memory(tmp_
 def test__load_extreme__no_file__is_a_named_error(tmp_path):
     with pytest.raises(DataError, match="rows.txt"):
         load_extreme(tmp_path / "rows.txt")
+
+
+def test__load_extreme__many_labels__are_not_mixed_up_by_scikit_learn(tmp_path):
+    lines = [f"{label} 0:{label}.5" for label in range(300)]
+    data = load_extreme(write(tmp_path / "train.txt", "\n".join(["300 1 300", *lines]) + "\n"))
+    binary = LabelBinarizer(sparse_output=True).fit_transform(data.Y.toarray())
+    np.testing.assert_array_equal(binary.toarray(), np.eye(300))

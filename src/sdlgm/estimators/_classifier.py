@@ -763,7 +763,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
 
         """
         check_is_fitted(self)
-        return labels_of(y, self.classes_).indicator
+        return labels_of(y, self.classes_).indicator.astype(np.int64)
 
     def _rows_and_labels(self, X, y) -> tuple[Rows, TargetMatrix]:
         """Return rows and their known labels, with further columns for labels that the model lacks."""

@@ -246,7 +246,8 @@ class ArffFile(WholeSource):
             raise DataError(f"{self.where}: row {row} has an infinite value")
         if np.isnan(Y.data).any():
             raise DataError(f"{self.where}: the value of a label is missing; labels are 0 or 1")
-        return SparseLabelledDataset(self.name, X, Y.astype(np.int8), self.feature_names or (), self._labels)
+        # Not fewer bits: scikit-learn's LabelBinarizer mixes up more than 127 labels of 8 bits.
+        return SparseLabelledDataset(self.name, X, Y.astype(np.int64), self.feature_names or (), self._labels)
 
 
 class _SparseColumns:

@@ -59,7 +59,7 @@ def read_extreme(path: Path, n_features: int | None, n_labels: int | None) -> Sp
     n_features = n_features if stated is None else stated[1]
     n_labels = n_labels if stated is None else stated[2]
     X = _matrix(path, "feature", np.frombuffer(values), columns, ends, n_features)
-    ones = np.ones(len(labels), np.int8)
+    ones = np.ones(len(labels), np.int64)  # see `ArffFile.read_sparse`
     Y = _matrix(path, "label", ones, labels, label_ends, n_labels)
     return SparseLabelledDataset(path.name, X, Y)
 
