@@ -6,8 +6,7 @@ import copy
 import math
 import os
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,21 +17,10 @@ from sdlgm._files import remove_abandoned_files, write_text
 from sdlgm._progress import Progress
 from sdlgm.data import Dataset
 from sdlgm.report import figures
-from sdlgm.report.pages import MAX_ROWS, as_png, template
+from sdlgm.report.pages import MAX_ROWS, Section, drawn, template
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from sdlgm import SDLGM, Evaluation
-
-
-@dataclass(frozen=True)
-class _Section:
-    title: str
-    caption: str
-    draw: Callable[[figures.Codes], Figure]
-    image: str = ""
-    """PNG in base64."""
 
 
 def write_report(
@@ -83,10 +71,6 @@ def write_report(
         evaluation = model.evaluate(data.table, random_state=random_state)
         progress.update(1, "codes")
         codes = figures.Codes.of(model, data, evaluation.max_active, random_state)
-        drawn = []
-        for number, section in enumerate(sections, start=2):
-            progress.update(number, section.title.lower())
-            drawn.append(replace(section, image=as_png(section.draw(codes))))
         text = page.render(
             data=data.name,
             n_rows=n_rows,
@@ -96,7 +80,7 @@ def write_report(
             model=model,
             kinds=Counter(model.likelihoods_.tolist()),
             settings={name: value for name, value in model.get_params().items() if value is not None},
-            sections=drawn,
+            sections=[*drawn(sections, codes, progress, first=2)],
             version=__version__,
         )
         written = write_text(path, text)
@@ -124,9 +108,9 @@ def _problems(model: SDLGM, evaluation: Evaluation) -> list[str]:
     return [problem for problem in found if problem is not None]
 
 
-def _sections(model: SDLGM, data: Dataset) -> list[_Section]:
-    sections = [
-        _Section(
+def _sections(model: SDLGM, data: Dataset) -> list[Section[figures.Codes]]:
+    sections: list[Section[figures.Codes]] = [
+        Section(
             "Reconstructions",
             "Observations and the mean of p(x | z) for their codes from transform.",
             lambda codes: figures.reconstructions(model, data, codes.best),
@@ -134,7 +118,7 @@ def _sections(model: SDLGM, data: Dataset) -> list[_Section]:
     ]
     if data.image_shape is not None:
         sections.append(
-            _Section(
+            Section(
                 "Features of single codes",
                 "Each row shows an observation, the effect of each feature in its code on the reconstruction (title: "
                 "feature × count; red: pixel value increases, blue: decreases), and the reconstruction.",
@@ -142,32 +126,32 @@ def _sections(model: SDLGM, data: Dataset) -> list[_Section]:
             )
         )
     n_mapped = min(data.X.shape[0], figures.MAP_ROWS)
-    sections += [
-        _Section(
+    further: list[Section[figures.Codes]] = [
+        Section(
             "Sparsity",
             "Left: distribution of the number of active slots, for codes sampled from q(z | x) and for codes from "
             "transform; right: distribution of the gate logits over the observations.",
             lambda codes: figures.sparsity(model, data, codes.best, codes.drawn, codes.budget),
         ),
-        _Section(
+        Section(
             "Map of the codes",
             f"t-SNE embedding of {n_mapped:,} sampled codes, coloured by "
             + ("label (not used in training)." if data.labels is not None else "the number of active slots."),
             lambda codes: figures.code_map(data, codes.drawn, codes.random_state),
         ),
-        _Section(
+        Section(
             "Effect of each feature",
             f"Mean difference between the reconstructions of codes with and without each of the (at most "
             f"{figures.ATLAS_FEATURES}) most used features, relative to the largest difference of the "
             f"{'feature' if data.image_shape else 'column'} (red: increase, blue: decrease).",
             lambda codes: figures.feature_atlas(model, data, codes.best),
         ),
-        _Section(
+        Section(
             "Feature usage",
             "Fraction of observations whose code contains each feature, in decreasing order.",
             lambda codes: figures.usage(codes.best, codes.drawn),
         ),
-        _Section(
+        Section(
             "Training",
             "Negative ELBO with discrete and with relaxed codes, KL divergence from the prior, expected number of "
             "active slots and number of features in use, on held-out rows with early stopping and on training rows "
@@ -175,4 +159,4 @@ def _sections(model: SDLGM, data: Dataset) -> list[_Section]:
             lambda codes: figures.training_curves(model, codes.budget),
         ),
     ]
-    return sections
+    return [*sections, *further]

@@ -250,7 +250,7 @@ def picture_row(axes: Sequence[Axes] | np.ndarray, images: np.ndarray, data: Dat
     axes[0].set_ylabel(label, fontsize=8, rotation=0, ha="right", va="center")
 
 
-def dense(rows: np.ndarray | sp.csr_matrix) -> np.ndarray:
+def dense(rows: np.ndarray | sp.csr_matrix | sp.csr_array) -> np.ndarray:
     """Return rows as a dense array."""
     return rows.toarray() if sp.issparse(rows) else np.asarray(rows)
 

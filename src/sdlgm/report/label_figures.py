@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sdlgm.report.figures import BLUE, GREY, ORANGE, new_figure
+from sdlgm.report.figures import BLUE, GREY, ORANGE, dense, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +43,7 @@ class Predictions:
         """Predict the labels of rows."""
         return cls(
             true=true > 0,
-            predicted=as_array(model.predict(X)) > 0,
+            predicted=dense(model.predict(X)) > 0,
             probs=model.predict_proba(X),
             numbers=model.predict_sparsity(X).probs,
             names=[str(name) for name in model.classes_],
@@ -152,11 +152,6 @@ def co_occurrence(predictions: Predictions) -> Figure:
         axis.set_yticks(range(len(names)), names, fontsize=6)
     figure.colorbar(images[0], ax=axes, label="share of rows of the line", shrink=0.8)
     return figure
-
-
-def as_array(labels: Any) -> np.ndarray:
-    """Return an indicator matrix, sparse or not, as an array."""
-    return labels.toarray() if hasattr(labels, "toarray") else np.asarray(labels)
 
 
 def conditional_shares(indicator: np.ndarray) -> np.ndarray:

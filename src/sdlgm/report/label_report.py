@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,32 +13,15 @@ from sdlgm import __version__
 from sdlgm._files import remove_abandoned_files, write_text
 from sdlgm._progress import Progress
 from sdlgm.report import label_figures
-from sdlgm.report.figures import evenly_spaced
-from sdlgm.report.label_figures import Predictions, as_array
-from sdlgm.report.pages import MAX_ROWS, as_png, template
+from sdlgm.report.figures import dense, evenly_spaced
+from sdlgm.report.label_figures import Predictions
+from sdlgm.report.pages import MAX_ROWS, Section, drawn, template
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from sdlgm import SDLGMClassifier
 
 HARDEST = 20
 """Rows in the table of the hardest ones."""
-
-
-@dataclass(frozen=True)
-class _Drawing:
-    title: str
-    caption: str
-    draw: Callable[[Predictions], Figure]
-
-
-@dataclass(frozen=True)
-class _Section:
-    title: str
-    caption: str
-    image: str
-    """PNG in base64."""
 
 
 @dataclass(frozen=True)
@@ -54,27 +36,27 @@ class HardRow:
     predicted: list[str]
 
 
-DRAWINGS = (
-    _Drawing(
+SECTIONS: tuple[Section[Predictions], ...] = (
+    Section(
         "Quality by label",
         f"F1, precision and recall of the labels that most rows have, at most {label_figures.NAMED}; with more labels, "
         "F1 against the number of rows that have the label.",
         label_figures.quality_by_label,
     ),
-    _Drawing(
+    Section(
         "Number of labels",
         "Left: how many labels rows have, how many are predicted, and the distribution that the model expects. Right: "
         "the expected number against the true one, means of tenths of the rows; on the diagonal, the model knows how "
         "many labels a row has.",
         label_figures.numbers_of_labels,
     ),
-    _Drawing(
+    Section(
         "Calibration",
         "The share of the labels that rows have, against their predicted probability. On the diagonal, probabilities "
         "mean what they say.",
         label_figures.calibration,
     ),
-    _Drawing(
+    Section(
         "Co-occurrence",
         "How often rows with the label of the line have the label of the column: in the data, and in the predictions. "
         f"The labels that most rows have, at most {label_figures.CROSSED}.",
@@ -130,15 +112,11 @@ def write_label_report(
     n_rows = len(true)
     rows = evenly_spaced(n_rows, n_rows if max_rows is None else max_rows)
     X, true = _rows_of(X, rows), true[rows]
-    with Progress("report", 2 + len(DRAWINGS), visible=bool(verbose)) as progress:
+    with Progress("report", 2 + len(SECTIONS), visible=bool(verbose)) as progress:
         progress.update(0, "evaluation")
         evaluation = model.evaluate(X, true)
         progress.update(1, "predictions")
         predictions = Predictions.of(model, X, true)
-        sections = []
-        for number, drawing in enumerate(DRAWINGS, start=2):
-            progress.update(number, drawing.title.lower())
-            sections.append(_Section(drawing.title, drawing.caption, as_png(drawing.draw(predictions))))
         text = page.render(
             data=name,
             n_rows=n_rows,
@@ -147,7 +125,7 @@ def write_label_report(
             model=model,
             hardest=hardest_rows(predictions, rows),
             settings={name: value for name, value in model.get_params().items() if value is not None},
-            sections=sections,
+            sections=[*drawn(SECTIONS, predictions, progress, first=2)],
             version=__version__,
         )
         written = write_text(path, text)
@@ -180,7 +158,7 @@ def _indicator(model: SDLGMClassifier, X: Any, y: Any) -> np.ndarray:
     """Return known labels as an indicator matrix, or raise."""
     if model.single_label_:
         raise ValueError("the model has one class for each row; use sklearn.metrics.classification_report")
-    true = as_array(model.to_indicator(y))
+    true = dense(model.to_indicator(y))
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if len(true) != n_rows:
         raise ValueError(f"X has {n_rows} rows, and y has {len(true)}")

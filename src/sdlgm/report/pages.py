@@ -4,16 +4,49 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sdlgm._optional import optional_import
+from sdlgm._progress import Progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_ROWS = 10_000
 """Observations on which a report is based by default. The standard error of its means is a hundredth of the spread."""
+
+
+Subject = TypeVar("Subject")
+"""What the figures of a report are of."""
+
+
+@dataclass(frozen=True)
+class Section(Generic[Subject]):
+    """A figure of a report, with its title and its caption."""
+
+    title: str
+    caption: str
+    draw: Callable[[Subject], Figure]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A section as the templates need it."""
+
+    title: str
+    caption: str
+    image: str
+    """PNG in base64."""
+
+
+def drawn(sections: Sequence[Section[Subject]], subject: Subject, progress: Progress, first: int) -> Iterator[Drawn]:
+    """Draw sections, the steps of a progress bar from ``first`` on."""
+    for number, section in enumerate(sections, start=first):
+        progress.update(number, section.title.lower())
+        yield Drawn(section.title, section.caption, as_png(section.draw(subject)))
 
 
 def template(name: str) -> Any:
