@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sdlgm.gradients import GRADIENTS
 from sdlgm.gradients.hard_draws import HardDraws
@@ -26,6 +26,19 @@ class Choice:
     def n_active(self) -> Tensor:
         """Number of members, of shape (...)."""
         return self.members.detach().sum(-1).long()
+
+
+class ChoosingLayer(nn.Module):
+    """A layer that remembers the divergence and the sizes of the sets of its last call."""
+
+    def __init__(self):
+        super().__init__()
+        self.kl: Tensor | None = None
+        self.n_active: Tensor | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out the last call: its tensors belong to a graph, which cannot be copied."""
+        return {**self.__dict__, "kl": None, "n_active": None}
 
 
 def check_budget(max_active: int) -> int:

@@ -4,11 +4,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sdlgm.nn._choice import ChoosingLayer
 from sdlgm.nn.functional import SparseAttentionResult, attend, with_mask
 from sdlgm.nn.gate import SubsetGate
 
 
-class SparseAttention(nn.Module):
+class SparseAttention(ChoosingLayer):
     """Multi-head attention in which each query attends to at most ``max_active`` keys, and to as few as it needs.
 
     Arguments, shapes, masks and outputs are those of `torch.nn.MultiheadAttention`, and so are the names of its
@@ -122,8 +123,6 @@ class SparseAttention(nn.Module):
             device=device,
             dtype=dtype,
         )
-        self.kl: Tensor | None = None
-        self.n_active: Tensor | None = None
         self.reset_parameters()
 
     @property
@@ -267,7 +266,3 @@ class SparseAttention(nn.Module):
 
         """
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}"
-
-    def __getstate__(self) -> dict[str, object]:
-        """Leave out the last call: its tensors belong to a graph, which cannot be copied."""
-        return {**self.__dict__, "kl": None, "n_active": None}

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from sdlgm.nn._choice import check_budget, check_expected, choose, rule_named
+from sdlgm.nn._choice import ChoosingLayer, check_budget, check_expected, choose, rule_named
 
 
-class SubsetGate(nn.Module):
+class SubsetGate(ChoosingLayer):
     r"""Choose at most ``max_active`` elements by their scores, and as few as they call for.
 
     The sets S of at most L0 of K elements have the distribution
@@ -77,8 +77,6 @@ class SubsetGate(nn.Module):
             self.prior_logit = nn.Parameter(logit)
         else:
             self.register_buffer("prior_logit", logit)
-        self.kl: Tensor | None = None
-        self.n_active: Tensor | None = None
 
     @property
     def prior_active(self) -> Tensor:
@@ -127,7 +125,3 @@ class SubsetGate(nn.Module):
 
         """
         return f"max_active={self.max_active}, gradient={self.gradient!r}"
-
-    def __getstate__(self) -> dict[str, object]:
-        """Leave out the last call: its tensors belong to a graph, which cannot be copied."""
-        return {**self.__dict__, "kl": None, "n_active": None}
