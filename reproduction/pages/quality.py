@@ -150,10 +150,7 @@ def summary(result: Result) -> list[str]:
             _word(verdict["real"]),
         ]
         lines.append(line(result["data"][each["data"]]["title"], *cells))
-    note = (
-        "*Best other* is the best of the other discrete codes that were measured, *real* the real-valued code with the"
-    )
-    return [*lines, "", f"{note} best probe."]
+    return [*lines, "", NOTE]
 
 
 def _shortfall(result: Result, compared: Mapping[str, Any], goal: str) -> str:

@@ -6,6 +6,7 @@ from sklearn.metrics import f1_score
 
 from reproduction import tags
 from reproduction.pages.tags import page
+from runs_here import run_here
 
 
 @pytest.fixture
@@ -41,14 +42,7 @@ def test__scores_of__made_predictions__are_those_of_scikit_learn():
 
 @pytest.mark.slow
 def test__reproduce_tags__made_data__has_a_row_for_every_system_and_a_page(made, monkeypatch, tmp_path):
-    def run_all(work, runs, folder, n_jobs, *, fresh, after_each):
-        results = []
-        for run in runs:
-            results.append(run | work(run, folder))
-            after_each(results)
-        return results
-
-    monkeypatch.setattr(tags, "run_all", run_all)
+    monkeypatch.setattr(tags, "run_all", run_here)
     out = tmp_path / "tags.json"
     options = {"data": list(tags.SOURCES), "systems": list(tags.SYSTEMS), "n_jobs": 1, "work_folder": tmp_path}
     result = tags.reproduce_tags(out, **options)

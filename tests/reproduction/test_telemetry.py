@@ -10,6 +10,7 @@ from reproduction import telemetry, telemetry_data
 from reproduction.pages.telemetry import page
 from reproduction.telemetry_data import Part, Source, Telemetry, prepared
 from reproduction.telemetry_peers import PEERS, histogram_bits, packages_of, quantized
+from runs_here import run_here
 from sdlgm import DataError
 
 CHEAP = ("pca", "dct", "delta")
@@ -116,7 +117,7 @@ def test__telemetry__small_run__has_rows_and_a_page(known, monkeypatch, tmp_path
     monkeypatch.setattr(telemetry, "ITERATIONS", 100)
     monkeypatch.setattr(telemetry, "N_COMPONENTS", 16)
     monkeypatch.setattr(telemetry, "BUDGETS_AND_RATES", ((4, 1.0),))
-    in_this_process(monkeypatch)
+    monkeypatch.setattr(telemetry, "run_all", run_here)
     out = tmp_path / "telemetry.json"
     systems = ["sdlgm", *CHEAP, "reference"]
     result = telemetry.reproduce_telemetry(
@@ -134,17 +135,6 @@ def test__telemetry__small_run__has_rows_and_a_page(known, monkeypatch, tmp_path
     assert "## Labelled waves" in text
     assert "isolation forest" in text
     assert "| Waves |" in text
-
-
-def in_this_process(monkeypatch) -> None:
-    def run_all(work, runs, folder, n_jobs, *, fresh, after_each):
-        results = []
-        for run in runs:
-            results.append(run | work(run, folder))
-            after_each(results)
-        return results
-
-    monkeypatch.setattr(telemetry, "run_all", run_all)
 
 
 def test__telemetry__package_that_is_missing__is_said_before_work(monkeypatch, tmp_path):

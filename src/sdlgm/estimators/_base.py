@@ -391,10 +391,8 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
 
         def batches(trainer: train.Trainer) -> Iterator[Batch]:
             for part in places:
-                x, targets = (
-                    fitted.scaling.apply(cast(Rows, rows[part])),
-                    train.Targets.all_known(cast(TargetMatrix, y[part])),
-                )
+                x = fitted.scaling.apply(cast(Rows, rows[part]))
+                targets = train.Targets.all_known(cast(TargetMatrix, y[part]))
                 batch = make_batch(x, targets, trainer.device)
                 yield batch if own is None else replace(batch, weight=train.to_tensor(own[part], trainer.device))
 

@@ -919,7 +919,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         forest = None
         if of_forest:
             forest = Forest.from_tensors(of_forest, int(self.n_trees), self.n_features_in_, len(classes))
-        decision = document.get("decision", "threshold")  # files before 0.3.1 have none
+        decision = document.get("decision", "threshold")  # earlier files have none
         if decision not in DECISIONS:
             raise ValueError(f"decision={decision!r}; it is one of {', '.join(DECISIONS)}")
         return self._publish(
