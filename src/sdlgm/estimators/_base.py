@@ -145,6 +145,7 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         monitor: train.Monitor,
         callback: Callable[[Module, int], None] | None = None,
         start: float | None = None,
+        phase: str = "fit",
     ) -> Self:
         """Train the module of ``fitted`` in place and publish it; after a divergence, with the last good parameters."""
         progress = train.Progress()
@@ -154,17 +155,18 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
                 batches,
                 monitor,
                 progress,
-                checkpoint=self._checkpoint(trainer, batches),
+                checkpoint=self._checkpoint(trainer, batches, phase),
                 resume=bool(self.resume),
                 visible=bool(self.verbose),
                 callback=callback,
                 start=start,
+                phase=phase,
             )
         except TrainingDivergedError:
             if progress.history:  # otherwise there is nothing good to publish
-                self._publish(replace(fitted, n_iter=trainer.iteration, history=tuple(progress.history)))
+                self._publish(_after(fitted, trainer, progress))
             raise
-        self._publish(replace(fitted, n_iter=trainer.iteration, history=tuple(progress.history)))
+        self._publish(_after(fitted, trainer, progress))
         self.interrupted_ = progress.interrupted
         return self
 
@@ -213,7 +215,7 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
             seed = int(np.random.SeedSequence([own, fitted.n_iter]).generate_state(1)[0])
         return train.Trainer(fitted.module, config, seed, iteration=fitted.n_iter)
 
-    def _checkpoint(self, trainer: train.Trainer, batches: train.Batches) -> train.Checkpoint | None:
+    def _checkpoint(self, trainer: train.Trainer, batches: train.Batches, phase: str) -> train.Checkpoint | None:
         if self.checkpoint_dir is None:
             return None
         # JSON turns a tuple into a list, and the identity is compared after a JSON round trip.
@@ -221,7 +223,7 @@ class TorchEstimator(BaseEstimator, Generic[FittedModel]):
         model = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
         options = asdict(trainer.config)
         identity = {**model, **options, "seed": trainer.seed, "data": batches.fingerprint()}
-        return train.Checkpoint(self.checkpoint_dir, self.checkpoint_every, identity)
+        return train.Checkpoint(self.checkpoint_dir, self.checkpoint_every, identity, phase)
 
     def _publish(self, fitted: FittedModel) -> Self:
         """Set the fitted state and the public attributes, all at once."""
@@ -420,6 +422,11 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
 
     def _validate_rows(self, X: Any, *, reset: bool) -> Rows:
         return cast(Rows, validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]))
+
+
+def _after(fitted: FittedModel, trainer: train.Trainer, progress: train.Progress) -> FittedModel:
+    """Return a model with what a run has done."""
+    return replace(fitted, n_iter=trainer.iteration, history=(*fitted.history, *progress.history))
 
 
 def check_widths(name: str, widths: object) -> None:

@@ -71,8 +71,10 @@ def encode(fitted: FittedSDLGM, rows: Rows | RowFiles, code: Encode) -> sp.csr_m
         return stack_rows(parts, fitted.module.config.n_features)
 
 
-def best_codes(module: SDLGMModule, x: Tensor, n_candidates: int, noise: Noise, rate: float = 1.0) -> Tensor:
-    """Return for each row the best code among the mode and ``n_candidates`` draws.
+def best_codes(
+    module: SDLGMModule, x: Tensor, n_candidates: int, noise: Noise, rate: float = 1.0, *, n_steps: int = 0
+) -> Tensor:
+    """Return for each row the best code among the mode and ``n_candidates`` draws, after up to ``n_steps`` changes.
 
     The best code has the largest log p(x given z) + rate * log p(z).
     """
@@ -83,7 +85,7 @@ def best_codes(module: SDLGMModule, x: Tensor, n_candidates: int, noise: Noise, 
     posterior = posterior_of(module, x)
     mode = posterior.mode()
     if n_candidates == 0:
-        return mode
+        return module.improved(x, mode.to(x), rate, n_steps) if n_steps else mode
     best = mode = mode.to(x)
     best_score = score_of(mode)
     check_finite("p(x, z)", best_score)
@@ -93,7 +95,7 @@ def best_codes(module: SDLGMModule, x: Tensor, n_candidates: int, noise: Noise, 
         best = torch.where((score > best_score)[:, None], counts, best)
         best_score = torch.maximum(score, best_score)
     check_finite("p(x, z)", best_score)  # NaN if that of any candidate is
-    return best
+    return module.improved(x, best, rate, n_steps) if n_steps else best
 
 
 def coarse_codes(module: SDLGMModule, x: Tensor, budget: int) -> Tensor:

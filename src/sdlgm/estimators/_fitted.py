@@ -70,6 +70,8 @@ class FittedSDLGM(Fitted[SDLGMModule]):
     n_samples: int
     gradient: str
     learn_temperature: bool
+    refine: float = 0.0
+    """Share of the fit that searched for codes; if above 0, `transform` does so too."""
     problem: str | None = None
     """Text of the warning of `fit`; None if there was none."""
     training_bound: float | None = None

@@ -3,7 +3,7 @@
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral, Real
@@ -20,7 +20,7 @@ from sdlgm import train
 from sdlgm._progress import Progress
 from sdlgm.data import RowFiles, SpooledRows, is_stream, rows_of
 from sdlgm.errors import DataError
-from sdlgm.estimators import _diagnosis, _evaluation, _scores
+from sdlgm.estimators import _diagnosis, _evaluation, _refinement, _scores
 from sdlgm.estimators._base import COMMON_CONSTRAINTS, Limits, RandomState, TorchEstimator, check_widths
 from sdlgm.estimators._checks import check_count, check_positive, has_compiler, usable_device, without_names_warning
 from sdlgm.estimators._codes import check_codes, sparse_rows, stack_rows
@@ -218,6 +218,12 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         Learning rate of Adam. ``"auto"`` is 0.003, or 0.006 with batches of 500 rows or more.
     lr_decay : float, default=0.5
         Last fraction of the run over which the learning rate falls linearly to zero.
+    refine : float or "auto", default="auto"
+        Share of the run, at its end, in which the model learns from the best codes that a local search finds, in place
+        of draws. `transform` then searches too: codes have fewer bits and smaller errors, and encoding takes longer.
+        The bounds are those of the posterior, which the search does not enter. 0 is neither. ``"auto"`` is 0.4 if most
+        columns are continuous, codes are sets (``posterior="chain"`` or ``"subset"``) with the chain prior and there
+        are at most 4,096 features, and otherwise 0. `partial_fit` has no such end.
     early_stopping : bool or "auto", default="auto"
         Stop when held-out rows no longer improve; by default if rows are few. ``validation_fraction`` of the rows are
         held out. The fit ends when their discrete bound, with the KL multiplied by ``rate``, has not improved for
@@ -351,6 +357,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "early_stopping": ["boolean", StrOptions({"auto"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "refine": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "devices": [Interval(Integral, 1, None, closed="left")],
         "num_nodes": [Interval(Integral, 1, None, closed="left")],
@@ -391,6 +398,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         batch_size: int | Literal["auto"] = "auto",
         learning_rate: float | Literal["auto"] = "auto",
         lr_decay: float = 0.5,
+        refine: float | Literal["auto"] = "auto",
         early_stopping: bool | Literal["auto"] = "auto",
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
@@ -435,6 +443,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.lr_decay = lr_decay
+        self.refine = refine
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -506,7 +515,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
                 "smaller one"
             )
         fitted = self._new_model(data.columns, data.profile, seed, data.n_rows)
-        config = self._train_config(fitted.likelihood, self._limits(), stop_early=data.held_out)
+        limits = _refinement.limits_before(self._limits(), fitted.refine)
+        config = self._train_config(fitted.likelihood, limits, stop_early=data.held_out)
         trainer = train.Trainer(fitted.module, config, seed, processes, n_rows=data.n_rows)
         monitor, of_trained = (
             _monitor(fitted, part, seed, data.columns.share_missing) for part in (data.watched, data.trained)
@@ -527,7 +537,37 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         problem = self._problem_of_fit(data, uninformed, config)
         self._fitted = replace(self._fitted, problem=problem)
         self.problem_ = problem
+        if fitted.refine:
+            self._refine(data, trainer, monitor, of_trained, callback)
         return problem
+
+    def _refine(
+        self,
+        data: TrainingData,
+        before: train.Trainer[SDLGMModule],
+        monitor: train.Monitor,
+        of_trained: train.Monitor,
+        callback: Callable[[SDLGMModule, int], None] | None,
+    ) -> None:
+        """Continue the fit with codes that a local search finds."""
+        fitted = self._fitted
+        module, rate = fitted.module, self._learning_rate(min(before.config.batch_size, _refinement.BATCH))
+        config = _refinement.refining(before.config, fitted.refine, before, rate)
+        first = train.to_tensor(fitted.scaling.apply(data.watched[: _refinement.FIRST_ROWS]), fitted.device)
+        module.begin_search(first, config.rate)
+        trainer = train.Trainer(
+            module, config, before.seed, before.processes, iteration=before.iteration, n_rows=data.n_rows
+        )
+        batches = data.batches(config.batch_size, before.seed, fitted.scaling.apply)
+        try:
+            self._run(fitted, trainer, batches, monitor, callback, phase="refine")
+        finally:
+            batches.close()
+        bounds = {"training_bound": self.history_[-1].discrete}
+        if data.held_out:
+            bounds = {"training_bound": of_trained(trainer).discrete, "validation_bound": self.history_[-1].discrete}
+        self._fitted = replace(self._fitted, **bounds)
+        self._set_bounds()
 
     def _validation_fraction(self, rows: Rows | RowFiles) -> float | None:
         """Return the share of the rows to hold out for early stopping; None to do without."""
@@ -663,10 +703,13 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         """Return the model of a first `partial_fit`."""
         if isinstance(rows, RowFiles):
             survey = Survey.of(rows, range(len(rows.parts)))
-            return self._new_model(survey.columns, survey.profile, seed, len(rows))
-        return self._new_model(Columns.of(rows, weights), Profile.of(rows, weights=weights), seed, rows.shape[0])
+            return self._new_model(survey.columns, survey.profile, seed, len(rows), refine=False)
+        columns, profile = Columns.of(rows, weights), Profile.of(rows, weights=weights)
+        return self._new_model(columns, profile, seed, rows.shape[0], refine=False)
 
-    def _new_model(self, columns: Columns, profile: Profile, seed: int, n_rows: int) -> FittedSDLGM:
+    def _new_model(
+        self, columns: Columns, profile: Profile, seed: int, n_rows: int, *, refine: bool = True
+    ) -> FittedSDLGM:
         """Return the model before its first iteration, for ``n_rows`` rows."""
         choice = self._choose(profile)
         layout = choice.layout(profile.with_missing)
@@ -675,12 +718,14 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
             check_unit_interval(profile.in_unit_interval)
         scaling = Scaling.of(choice, columns, profile)
         device = usable_device(self.device)
-        config = self._model_config(len(columns.mean), likelihood, layout, self._widths(n_rows))
+        share = self._refine_share(choice.likelihoods) if refine else 0.0
+        config = self._model_config(len(columns.mean), likelihood, layout, self._widths(n_rows), searches=share > 0)
         module = train.seeded(lambda: self._module_class(config), seed)
         module.adapt_to(statistics_of(choice, columns, profile, scaling))
         if self.compile:
             module.compile_networks()
-        return self._describe(Fitted(module.to(device), scaling, device, 0, ()), likelihood)
+        fitted = self._describe(Fitted(module.to(device), scaling, device, 0, ()), likelihood)
+        return replace(fitted, refine=share)
 
     def _choose(self, profile: Profile) -> Choice:
         """Return the likelihood of each column, by its values and by what a table says of it."""
@@ -750,6 +795,11 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
                 f"n_samples={self.n_samples} codes of a row with n_components={self.n_components} and "
                 f"max_active={self.max_active} are {self.n_samples * n_values} numbers, and {MOST_VALUES} are the most "
                 f"for posterior={self.posterior!r}; set a smaller one"
+            )
+        if self.refine not in ("auto", 0) and not family.draws_sets:
+            raise ValueError(
+                f"refine={self.refine} searches for sets of features, and posterior={self.posterior!r} has counts; use "
+                "posterior='chain' or 'subset', or refine=0"
             )
         if family.kind not in gradient.defined_for:
             possible = [name for name, estimator in GRADIENTS.items() if family.kind in estimator.defined_for]
@@ -826,7 +876,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         config = fitted.module.config
         there = _params_of(config) | {"learn_temperature": fitted.learn_temperature}
         hidden = config.hidden if self.hidden == "auto" else self._widths()
-        wanted = _params_of(self._model_config(self.n_features_in_, fitted.likelihood, config.layout, hidden))
+        wanted = _params_of(
+            self._model_config(self.n_features_in_, fitted.likelihood, config.layout, hidden, searches=config.searches)
+        )
         names = given(self.likelihood, self.n_features_in_, getattr(self, "feature_names_in_", None))
         for column, (own, name) in enumerate(zip(fitted.likelihoods, names, strict=True)):
             if name not in ("auto", own):
@@ -838,8 +890,16 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
             if wanted[name] != value:
                 raise ValueError(f"the model has {name}={value!r}, which partial_fit cannot change; use fit")
 
+    def _refine_share(self, likelihoods: Sequence[str]) -> float:
+        """Return the share of a run that searches for codes."""
+        if self.refine != "auto":
+            return float(self.refine)
+        family = self._module_class.posteriors[self.posterior]
+        can = family.draws_sets and self._prior_family(family) == "chain"
+        return _refinement.share_by_default(likelihoods, int(self.n_components)) if can else 0.0
+
     def _model_config(
-        self, n_inputs: int, likelihood: str, layout: Layout | None, hidden: tuple[int, ...]
+        self, n_inputs: int, likelihood: str, layout: Layout | None, hidden: tuple[int, ...], *, searches: bool
     ) -> ModelConfig:
         prior = self._prior_family(self._module_class.posteriors[self.posterior])
         prior_hidden, prior_rank = self._prior_units() if prior == "chain" else (None, None)
@@ -864,6 +924,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
             gate_temperature=float(self.gate_temperature),
             feature_temperature=float(self.feature_temperature),
             temper_posterior=GRADIENTS[self.gradient].tempers_posterior,
+            searches=searches,
         )
 
     def _widths(self, n_rows: int | None = None) -> tuple[int, ...]:
@@ -944,12 +1005,19 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         return self.fit(rows, y, **fit_params).transform(rows)
 
     def transform(
-        self, X, *, n_candidates: int = 0, rate: float | None = None, budget: int | None = None
+        self,
+        X,
+        *,
+        n_candidates: int = 0,
+        n_changes: int | None = None,
+        rate: float | None = None,
+        budget: int | None = None,
     ) -> sp.csr_matrix:
-        """Encode each row by the most probable code under q(z given x).
+        """Encode each row by the most probable code under q(z given x), or the best code near it.
 
         With ``posterior="ordered"`` that is the most probable length and the most probable feature at each position.
-        With ``"chain"`` the more probable choice is made feature after feature.
+        With ``"chain"`` the more probable choice is made feature after feature. A model that was fitted with ``refine``
+        then changes a feature, or exchanges two, as long as log p(x given z) + rate * log p(z) grows.
 
         Parameters
         ----------
@@ -957,9 +1025,13 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         n_candidates : int, default=0
             Draw this many further codes from q(z given x), with a fixed seed, and keep for each row the code with the
             largest log p(x given z) + rate * log p(z). The draws of a row depend on its place in X.
+        n_changes : int or None, default=None
+            Largest number of changes of a code. None is 40 for a model that was fitted with ``refine``, and 0 for
+            others, which cannot search.
         rate : float or None, default=None
-            Weight of the code's length in the choice among the candidates: above 1 for shorter codes, below 1 for
-            smaller errors. None takes the ``rate`` that the model was fitted with. Needs ``n_candidates``.
+            Weight of the code's length in the choice among candidates and changes: above 1 for shorter codes, below 1
+            for smaller errors. None takes the ``rate`` that the model was fitted with. Needs ``n_candidates`` or
+            changes.
         budget : int or None, default=None
             Keep only the first ``budget`` features of each code, which are a coarser code of their own. Only with
             ``posterior="ordered"``, whose features come with the most important one first.
@@ -972,10 +1044,16 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
 
         """
         check_is_fitted(self)
-        return in_container(self._encode(X, self._encoder(n_candidates, rate, budget)), X, self)
+        return in_container(self._encode(X, self._encoder(n_candidates, n_changes, rate, budget)), X, self)
 
     def transform_batches(
-        self, batches: Iterable[Any], *, n_candidates: int = 0, rate: float | None = None, budget: int | None = None
+        self,
+        batches: Iterable[Any],
+        *,
+        n_candidates: int = 0,
+        n_changes: int | None = None,
+        rate: float | None = None,
+        budget: int | None = None,
     ) -> Iterator[sp.csr_matrix]:
         """Encode one batch of rows after the other, for data that are larger than memory or still arriving.
 
@@ -984,6 +1062,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         batches : iterable of X
             Each batch is an X of `transform`. Errors name the first row of the batch at fault.
         n_candidates : int, default=0
+            See `transform`.
+        n_changes : int or None, default=None
             See `transform`.
         rate : float or None, default=None
             See `transform`.
@@ -997,7 +1077,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
 
         """
         check_is_fitted(self)
-        return self._encode_batches(batches, self._encoder(n_candidates, rate, budget))
+        return self._encode_batches(batches, self._encoder(n_candidates, n_changes, rate, budget))
 
     def sample_codes(self, X, *, random_state: RandomState = None) -> sp.csr_matrix:
         """Draw a code for each row from q(z given x); the budget holds as for `transform`.
@@ -1129,18 +1209,25 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         rows = self._fitted_rows(X)
         return _evaluation.posterior_probs(self._fitted, rows)
 
-    def _encoder(self, n_candidates: int, rate: float | None, budget: int | None) -> _evaluation.Encode:
+    def _encoder(
+        self,
+        n_candidates: int = 0,
+        n_changes: int | None = None,
+        rate: float | None = None,
+        budget: int | None = None,
+    ) -> _evaluation.Encode:
         """Return the function from a batch to its codes."""
         module = self._fitted.module
         check_count("n_candidates", n_candidates, 0)
+        n_steps = self._search_steps(n_changes)
         if rate is not None:
             check_positive("rate", rate)
-            if n_candidates == 0:
+            if n_candidates == 0 and n_steps == 0:
                 raise ValueError(f"rate={rate} chooses among candidates; set n_candidates to at least 1")
         weight = self._fitted.rate if rate is None else float(rate)
         if budget is None:
             noise = self._noise(0)
-            return lambda x: _evaluation.best_codes(module, x, n_candidates, noise, weight)
+            return lambda x: _evaluation.best_codes(module, x, n_candidates, noise, weight, n_steps=n_steps)
         check_count("budget", budget, 0)
         if module.config.posterior != "ordered":
             raise ValueError(
@@ -1151,12 +1238,21 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
             raise ValueError("budget and n_candidates exclude each other; set one of them")
         return lambda x: _evaluation.coarse_codes(module, x, budget)
 
+    def _search_steps(self, n_changes: int | None) -> int:
+        searches = self._fitted.module.config.searches
+        if n_changes is None:
+            return _refinement.STEPS if searches else 0
+        check_count("n_changes", n_changes, 0)
+        if n_changes and not searches:
+            raise ValueError(f"n_changes={n_changes} needs a model that was fitted with refine above 0")
+        return n_changes
+
     def _codes_of(self, rows: Rows | RowFiles) -> sp.csr_matrix:
         """Return the codes of validated rows as `transform` gives them."""
-        return _evaluation.encode(self._fitted, rows, self._encoder(0, None, None))
+        return _evaluation.encode(self._fitted, rows, self._encoder())
 
     def _sparse_codes(self, X: Any) -> sp.csr_matrix:
-        return self._encode(X, self._encoder(0, None, None))
+        return self._encode(X, self._encoder())
 
     def _encode(self, X, code: Callable[[Tensor], Tensor]) -> sp.csr_matrix:
         if is_stream(X):
@@ -1293,6 +1389,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
             **params,
             "kl": fitted.kl,
             "rate": fitted.rate,
+            "refine": fitted.refine,
             "n_samples": fitted.n_samples,
             "gradient": fitted.gradient,
             "binarize": fitted.binarize or self.binarize,
@@ -1332,7 +1429,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         return None
 
     def _module_factory(self, document: dict[str, Any]) -> Callable[[], SDLGMModule]:
-        config = self._model_config(self.n_features_in_, document["likelihood"], self._layout(document), self._widths())
+        if isinstance(self.refine, str):
+            raise ValueError(f"refine={self.refine!r} does not say whether the model searches for codes")
+        likelihood, layout = document["likelihood"], self._layout(document)
+        config = self._model_config(self.n_features_in_, likelihood, layout, self._widths(), searches=self.refine > 0)
         return lambda: self._module_class(config)
 
     def _restore(self, base: Fitted, document: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
@@ -1349,7 +1449,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         bounds = {name: document.get(name) for name in BOUNDS}
         if not all(bound is None or (isinstance(bound, float) and math.isfinite(bound)) for bound in bounds.values()):
             raise ValueError("the bounds of the fit are not numbers")
-        return self._publish(replace(restored, problem=problem, **bounds))
+        return self._publish(replace(restored, problem=problem, refine=float(self.refine), **bounds))
 
     # Rows
 
@@ -1405,5 +1505,5 @@ def _monitor(fitted: FittedSDLGM, rows: Rows, seed: int, share_missing: np.ndarr
 def _params_of(config: ModelConfig) -> dict[str, Any]:
     """Return the settings of a model by the names of the estimator's parameters."""
     settings = asdict(config)
-    del settings["n_inputs"], settings["layout"], settings["temper_posterior"]
+    del settings["n_inputs"], settings["layout"], settings["temper_posterior"], settings["searches"]
     return {"n_components": settings.pop("n_features"), "max_active": settings.pop("n_slots"), **settings}

@@ -30,10 +30,11 @@ class Checkpoint:
     """One file in ``folder``, replaced every ``every`` iterations.
 
     ``identity`` describes the model, the options of training and the data. A checkpoint with another one is refused.
+    Each phase of a fit has a file of its own.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], every: int, identity: dict[str, Any]):
-        self.path = Path(folder) / "checkpoint.safetensors"
+    def __init__(self, folder: str | os.PathLike[str], every: int, identity: dict[str, Any], phase: str = "fit"):
+        self.path = Path(folder) / ("checkpoint.safetensors" if phase == "fit" else f"checkpoint-{phase}.safetensors")
         self.every = every
         self.identity = identity
         self._last: int | None = None

@@ -36,6 +36,8 @@ class TrainConfig:
     """Decoupled from the gradient, as in AdamW."""
     rate: float = 1.0
     """Weight of the KL against the log-likelihood, after the warm-up."""
+    n_search_steps: int = 0
+    """Steps of the local search that improves the codes of the posterior; 0 trains with draws."""
 
     max_time: float | None = None
     """Seconds after which the run ends; None for no limit."""

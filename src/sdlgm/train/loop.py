@@ -29,6 +29,7 @@ def fit(
     visible: bool = False,
     callback: Callable[[Module, int], None] | None = None,
     start: float | None = None,
+    phase: str = "fit",
 ) -> None:
     """Train until ``max_iter`` or ``max_time``, or with early stopping until the watched objective no longer improves.
 
@@ -57,6 +58,8 @@ def fit(
     start : float or None, default=None
         The moment by `clock.now` from which ``max_time`` counts; None for now. Time that a checkpoint says was used
         before is added.
+    phase : str, default="fit"
+        Name of this part of the work, for the progress bar.
 
     """
     reserved = contextlib.nullcontext()
@@ -67,7 +70,7 @@ def fit(
         if checkpoint is not None:
             _begin(trainer, progress, checkpoint, resume)
         start -= trainer.seconds
-        bar = _bar(trainer, visible)
+        bar = _bar(trainer, visible, phase)
         noted: list[int] = []
         with bar, _noted_signals(noted, trainer, checkpoint):
             _iterate(trainer, batches, monitor, progress, checkpoint, bar, callback, noted, start)
@@ -137,12 +140,12 @@ def _count_time(trainer: Trainer, start: float) -> None:
         trainer.seconds = trainer.processes.sum([own])[0]
 
 
-def _bar(trainer: Trainer, visible: bool) -> ProgressBar:
+def _bar(trainer: Trainer, visible: bool, phase: str) -> ProgressBar:
     """Return a progress bar of the seconds of a run that the time limits, and of the iterations of others."""
     config = trainer.config
     in_seconds = config.max_time is not None
     return ProgressBar(
-        "fit",
+        phase,
         math.ceil(config.length if config.max_time is None else config.max_time),
         unit="seconds" if in_seconds else "iterations",
         completed=_completed(trainer),

@@ -112,7 +112,8 @@ class Trainer(Generic[Module]):
         self.optimizer.zero_grad()
         # Every process binarises the whole batch, so that all draw the same noise.
         batch = replace(batch, x=binarize(batch.x, config.binarize, Noise(self.generator))).part(shard)
-        step = Step(self.estimator, config.kl, kl_weight, config.n_samples, Noise(self.generator, shard))
+        noise = Noise(self.generator, shard)
+        step = Step(self.estimator, config.kl, kl_weight, config.n_samples, noise, config.n_search_steps)
         objective = module.loss(batch, step)
         loss = -weighted(objective.value, batch.weight).mean()
         total = self.processes.sum([loss.item()])[0]

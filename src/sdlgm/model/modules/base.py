@@ -51,6 +51,8 @@ class Step:
     kl_weight: float
     n_samples: int
     noise: Noise
+    n_search_steps: int = 0
+    """Steps of the local search that improves the codes of the posterior; 0 for draws."""
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from sdlgm.model.codes import usage
 from sdlgm.model.codes.base import KL, CodeDistribution, PriorTerms
 from sdlgm.model.codes.priors import ChainPrior, SlotPrior, share_present
 from sdlgm.model.codes.slots import SlotDistribution
-from sdlgm.model.codes.subset import log_repetitions
+from sdlgm.model.codes.subset import Subsets, log_repetitions
 from sdlgm.model.codes.under_chain import UnderChainPrior
 from sdlgm.model.likelihoods import ColumnStatistics, Layout, Likelihood, likelihood_of
+from sdlgm.model.modules import search
 from sdlgm.model.modules.base import Batch, Objective, Step, TemperedModule, Watched
 from sdlgm.model.networks.code_layer import MANY_FEATURES, CodeLayer
 from sdlgm.model.networks.inputs import EncoderInputs, with_mean
@@ -26,6 +27,8 @@ from sdlgm.model.shards import WHOLE_BATCH, Shard, sum_over_processes
 
 # Codes of each observation that the importance-weighted bound decodes at a time.
 IMPORTANCE_CHUNK = 16
+SEARCH_ROWS, SEARCH_SHARE = 2, 0.05
+"""Rows of a batch that measure what estimates of the search overstate, and the share of the new value in the mean."""
 
 Bound = Literal["discrete", "relaxed"]
 
@@ -60,6 +63,8 @@ class ModelConfig:
     feature_temperature: float = 1.0
     temper_posterior: bool = False
     """Whether all logits of the posterior are divided by the feature temperature."""
+    searches: bool = False
+    """Whether a local search improves the codes that the posterior proposes; see `sdlgm.model.modules.search`."""
 
     @property
     def n_levels(self) -> int:
@@ -101,6 +106,8 @@ class SDLGMModule(TemperedModule):
     likelihood: Likelihood
     inputs: EncoderInputs | None
     """Input of the encoder; None where that is x, centred by the encoder itself."""
+    overstated: Tensor
+    """What estimates of the local search overstate for each feature; only if the model searches."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -128,6 +135,8 @@ class SDLGMModule(TemperedModule):
         self.likelihood = likelihood
         self.inputs = inputs
         self._add_temperatures(config.gate_temperature, config.feature_temperature)
+        if config.searches:
+            self.register_buffer("overstated", torch.zeros(n_features))
 
     @staticmethod
     def _new_prior(config: ModelConfig) -> SlotPrior | ChainPrior:
@@ -235,6 +244,8 @@ class SDLGMModule(TemperedModule):
 
         Where the divergence is a function of the drawn code, like the likelihood, it is part of the surrogate.
         """
+        if step.n_search_steps:
+            return self._search_loss(batch, step)
         x, prior, weight = batch.x, self.prior(), step.kl_weight
         posterior = self.inference(x, step.noise.shard)
         draw = step.gradient.draw(posterior, n_samples=step.n_samples, temperatures=self.temperatures, noise=step.noise)
@@ -254,6 +265,48 @@ class SDLGMModule(TemperedModule):
         kl = cost.detach().mean(0)
         penalty = self._rarity_penalty(posterior, draw.codes, step.noise.shard)
         return Objective(total, kl, total.detach() + weight * kl, penalty)
+
+    def _search_loss(self, batch: Batch, step: Step) -> Objective:
+        """Return the objective of a batch whose codes are searched for: infer, search, decode.
+
+        log p(x given z) + rate log p(z) is a function of decoder and prior. The posterior learns to propose the codes
+        that were found: -log q(z given x) is the penalty.
+        """
+        x, shard = batch.x, step.noise.shard
+        posterior = self.inference(x, shard)
+        assert isinstance(posterior, Subsets), "only codes that are sets can be searched for"
+        proposed = posterior.mode().to(x)
+        few = slice(SEARCH_ROWS)
+        self._update_overstated(x[few], proposed[few], step.kl_weight, SEARCH_SHARE, shard)
+        codes = self.improved(x, proposed, step.kl_weight, step.n_search_steps)
+        log_likelihood, kl = self.log_likelihood(x, codes[None])[0], -self.log_prior(codes)
+        propose = -posterior.log_prob(codes[None])[0]
+        if batch.weight is not None:
+            propose = batch.weight * propose
+        return Objective(log_likelihood - step.kl_weight * kl, kl, log_likelihood, propose.mean())
+
+    def improved(
+        self, x: Float[Tensor, "batch D"], codes: Float[Tensor, "batch K"], rate: float, n_steps: int
+    ) -> Float[Tensor, "batch K"]:
+        """Return codes after at most ``n_steps`` changes, each of which improves log p(x given z) + rate log p(z)."""
+        n_slots = self.config.n_slots
+        return search.improved(self._score(rate), x, codes, self.overstated, n_slots=n_slots, n_steps=n_steps)
+
+    def begin_search(self, x: Float[Tensor, "batch D"], rate: float) -> None:
+        """Measure on some rows what the estimates of the search overstate."""
+        with torch.no_grad():
+            self._update_overstated(x, self.inference(x).mode().to(x), rate, 1.0)
+
+    def _update_overstated(
+        self, x: Tensor, codes: Tensor, rate: float, share: float, shard: Shard = WHOLE_BATCH
+    ) -> None:
+        found = search.overstatements(self._score(rate), x, codes)
+        if shard.size > 1:
+            found = sum_over_processes(found) / shard.size
+        self.overstated.lerp_(found, share)
+
+    def _score(self, rate: float) -> search.Score:
+        return lambda x, codes: self.log_likelihood(x, codes) + rate * self.log_prior(codes)
 
     def _rarity_penalty(
         self, posterior: CodeDistribution, codes: Float[Tensor, "S batch K"], shard: Shard
