@@ -53,8 +53,16 @@ def prepared_batches(fitted: FittedSDLGM, rows: Rows | RowFiles, size: int | Non
 
 
 def posterior_of(module: SDLGMModule, x: Tensor) -> CodeDistribution:
-    """Return q(z given x), or raise if its logits are not finite: no code follows from them."""
-    posterior = module.inference(x)
+    """Return q(z given x) of the bounds, or raise if a number is not finite: no code follows from it."""
+    return _checked(module.inference_of_codes(x))
+
+
+def proposal_of(module: SDLGMModule, x: Tensor) -> CodeDistribution:
+    """Return q(z given x) of the network, with which a search begins; or raise as `posterior_of` does."""
+    return _checked(module.inference(x))
+
+
+def _checked(posterior: CodeDistribution) -> CodeDistribution:
     check_finite("q(z given x)", *(logits for logits in vars(posterior).values() if isinstance(logits, Tensor)))
     if isinstance(posterior, Chain):
         check_finite("q(z given x)", *posterior.coupling.tensors)
@@ -82,7 +90,7 @@ def best_codes(
     def score_of(counts: Tensor) -> Tensor:
         return rate * module.log_prior(counts) + module.log_likelihood(x, counts[None])[0]
 
-    posterior = posterior_of(module, x)
+    posterior = proposal_of(module, x)
     mode = posterior.mode()
     if n_candidates == 0:
         return module.improved(x, mode.to(x), rate, n_steps) if n_steps else mode
@@ -100,7 +108,7 @@ def best_codes(
 
 def coarse_codes(module: SDLGMModule, x: Tensor, budget: int) -> Tensor:
     """Return the first ``budget`` features of each code of an ordered posterior."""
-    posterior = posterior_of(module, x)
+    posterior = proposal_of(module, x)
     assert isinstance(posterior, OrderedDistribution)
     return posterior.mode(budget).cpu()
 
@@ -122,7 +130,7 @@ def posterior_probs(fitted: FittedSDLGM, rows: Rows | RowFiles) -> PosteriorProb
     gate_prob, feature_probs = [], []
     with torch.inference_mode():
         for x in prepared_batches(fitted, rows):
-            posterior = posterior_of(fitted.module, x)
+            posterior = proposal_of(fitted.module, x)
             if isinstance(posterior, Chain):  # the estimates of a row depend on the row alone
                 posterior = replace(posterior, common_noise=True)
             gate_prob.append(posterior.gate_prob.cpu().numpy())

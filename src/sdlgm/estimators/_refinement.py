@@ -17,8 +17,8 @@ SHARE, MOST_FEATURES = 0.4, 4096
 """Share of a run that searches for codes by default, and the largest number of features with which it does so."""
 BATCH, SLOWER = 100, 3.0
 """Rows of a batch at most, and by what the learning rate is divided."""
-STEPS_IN_TRAINING, STEPS = 3, 40
-"""Changes of a code at most, in training and in `transform`."""
+STEPS = 3
+"""Changes of a code at most, in training."""
 FIRST_ROWS = 16
 """Rows on which the search begins to learn how good its estimates are."""
 
@@ -73,5 +73,5 @@ def refining(
         kl_warmup=0.0,
         final_temperature=None,
         n_iter_no_change=None,
-        n_search_steps=STEPS_IN_TRAINING,
+        n_search_steps=STEPS,
     )

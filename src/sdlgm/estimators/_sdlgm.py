@@ -54,6 +54,7 @@ from sdlgm.model.codes import KL
 from sdlgm.model.codes.under_chain import ChainUnderChain
 from sdlgm.model.likelihoods import LIKELIHOODS, Layout
 from sdlgm.model.modules.base import Batch
+from sdlgm.model.modules.search import MOST_STEPS
 from sdlgm.model.modules.unsupervised import ModelConfig, SDLGMModule
 from sdlgm.model.networks.posteriors import POSTERIORS, PosteriorNetwork
 from sdlgm.model.noise import Noise
@@ -796,11 +797,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
                 f"max_active={self.max_active} are {self.n_samples * n_values} numbers, and {MOST_VALUES} are the most "
                 f"for posterior={self.posterior!r}; set a smaller one"
             )
-        if self.refine not in ("auto", 0) and not family.draws_sets:
-            raise ValueError(
-                f"refine={self.refine} searches for sets of features, and posterior={self.posterior!r} has counts; use "
-                "posterior='chain' or 'subset', or refine=0"
-            )
+        if self.refine not in ("auto", 0) and self._prior_family(family) != "chain":
+            raise ValueError(f"refine={self.refine} needs the chain prior (prior='chain'); use that, or refine=0")
         if family.kind not in gradient.defined_for:
             possible = [name for name, estimator in GRADIENTS.items() if family.kind in estimator.defined_for]
             raise ValueError(
@@ -894,8 +892,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         """Return the share of a run that searches for codes."""
         if self.refine != "auto":
             return float(self.refine)
-        family = self._module_class.posteriors[self.posterior]
-        can = family.draws_sets and self._prior_family(family) == "chain"
+        can = self._prior_family(self._module_class.posteriors[self.posterior]) == "chain"
         return _refinement.share_by_default(likelihoods, int(self.n_components)) if can else 0.0
 
     def _model_config(
@@ -1095,7 +1092,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         """
         check_is_fitted(self)
         noise = self._noise(random_state)
-        return self._encode(X, lambda x: _evaluation.posterior_of(self._fitted.module, x).sample(1, noise)[0])
+        return self._encode(X, lambda x: _evaluation.proposal_of(self._fitted.module, x).sample(1, noise)[0])
 
     def inverse_transform(self, codes, *, encoded: bool = False) -> Any:
         """Decode codes: return the mean of p(x given z).
@@ -1239,9 +1236,9 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         return lambda x: _evaluation.coarse_codes(module, x, budget)
 
     def _search_steps(self, n_changes: int | None) -> int:
-        searches = self._fitted.module.config.searches
+        searches = self._fitted.module.is_searching
         if n_changes is None:
-            return _refinement.STEPS if searches else 0
+            return MOST_STEPS if searches else 0
         check_count("n_changes", n_changes, 0)
         if n_changes and not searches:
             raise ValueError(f"n_changes={n_changes} needs a model that was fitted with refine above 0")

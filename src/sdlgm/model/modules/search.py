@@ -14,6 +14,8 @@ from torch import Tensor
 Score = Callable[[Float[Tensor, "batch D"], Float[Tensor, "S batch K"]], Float[Tensor, "S batch"]]
 """From rows and S codes of each to log p(x given z) + rate log p(z); differentiable in the codes."""
 
+MOST_STEPS = 40
+"""Changes of a code, unless said otherwise."""
 N_FLIPS = 8
 """Features that are tried in a step."""
 N_ADDED, N_REMOVED = 3, 2

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sdlgm.model.codes import usage
 from sdlgm.model.codes.base import KL, CodeDistribution, PriorTerms
+from sdlgm.model.codes.found import FoundCodes
 from sdlgm.model.codes.priors import ChainPrior, SlotPrior, share_present
 from sdlgm.model.codes.slots import SlotDistribution
 from sdlgm.model.codes.subset import Subsets, log_repetitions
@@ -107,7 +108,8 @@ class SDLGMModule(TemperedModule):
     inputs: EncoderInputs | None
     """Input of the encoder; None where that is x, centred by the encoder itself."""
     overstated: Tensor
-    """What estimates of the local search overstate for each feature; only if the model searches."""
+    """What estimates of the local search overstate for each feature, zeros before the search has begun. Only if the
+    config says that the model searches."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -198,6 +200,19 @@ class SDLGMModule(TemperedModule):
         seen = with_mean(x, self.posterior.encoder.location) if self.inputs is None else self.inputs(x)
         posterior = self.posterior(seen, shard)
         return posterior.with_temperature(self.temperatures.feature) if self.config.temper_posterior else posterior
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether codes are those that a search finds: it has begun, at the end of a fit."""
+        return self.config.searches and bool(self.overstated.any())
+
+    def inference_of_codes(self, x: Float[Tensor, "batch D"], shard: Shard = WHOLE_BATCH) -> CodeDistribution:
+        """Return q(z given x) of the bounds: the codes that the search finds, or without one that of `inference`."""
+        posterior = self.inference(x, shard)
+        if not self.is_searching:
+            return posterior
+        codes = self.improved(x, posterior.mode().to(x), 1.0, search.MOST_STEPS)
+        return FoundCodes(codes, self.config.n_slots)
 
     def generative(self, codes: Float[Tensor, "*batch K"]) -> Float[Tensor, "*batch O"]:
         """Return the parameters of p(x given z), beta = g(z), for inputs of the decoder."""
@@ -324,7 +339,7 @@ class SDLGMModule(TemperedModule):
 
     def watch(self, batch: Batch, *, kl: KL, noise: Noise, n_relaxed: int) -> Watched:
         x = batch.x
-        posterior = self.inference(x)
+        posterior = self.inference_of_codes(x)
         symbols = posterior.sample_symbols(1, noise)
         codes = posterior.counts(symbols)
         elbo = self.elbo_of(posterior, x, codes, kl)
@@ -360,7 +375,7 @@ class SDLGMModule(TemperedModule):
         ``"discrete"`` takes hard codes: a bound on log p(x). ``"relaxed"`` takes relaxed ones: the paper's criterion,
         which is not a bound.
         """
-        posterior = self.inference(x)
+        posterior = self.inference_of_codes(x)
         return self.elbo_of(posterior, x, self.draw(posterior, bound=bound, n_samples=n_samples, noise=noise), kl)
 
     def draw(
@@ -390,7 +405,7 @@ class SDLGMModule(TemperedModule):
         With M = 1 this is an unbiased estimate of the discrete bound with ``kl="exact"``. It grows with M to log p(x),
         or, where slots make sets, to slightly less: their prior is bounded too (`log_repetitions`).
         """
-        return self.importance_weighted_bound_of(self.inference(x), x, n_importance, noise)
+        return self.importance_weighted_bound_of(self.inference_of_codes(x), x, n_importance, noise)
 
     def importance_weighted_bound_of(
         self, posterior: CodeDistribution, x: Float[Tensor, "batch D"], n_importance: int, noise: Noise
