@@ -266,3 +266,22 @@ def test__kernels__numbers_of_rules__are_those_of_the_binding():
     assert RULES["straight_through"] == set_covariance.STRAIGHT
     assert RULES["reinmax"] == RULES["darn"] == set_covariance.HALF
     assert MAX_BUDGET == set_sums.MAX_BUDGET
+
+
+@pytest.mark.parametrize("budget", [2, 8, 32, 64])
+@pytest.mark.parametrize(("heavy", "light", "shift"), [(0, 5, 0.0), (0, 5, 6.0), (-1, 40, 6.0), (64, 200, 3.0)])
+def test__sums__light_elements_that_are_hardly_light__keep_their_digits(budget, heavy, light, shift):
+    """Sums with alternating signs lose most where light elements are as heavy as they may be, beside a full budget."""
+    logits = torch.zeros(budget + heavy + light, dtype=torch.float64)
+    logits[budget + heavy :] = float(np.log(0.95 * min(0.5, set_sums.LIGHT / (budget + 1))))
+    logits = (logits + 0.01 * normal(len(logits)) + shift)[None].float().double().requires_grad_()
+    log_normaliser, presence = set_moments(logits, budget)
+    kl = (presence * logits).sum(-1) - log_normaliser
+    (expected,) = torch.autograd.grad(kl.sum(), logits)
+    for dtype, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-11)):
+        scores = logits.detach().to(dtype).requires_grad_()
+        found = drawn(scores, budget, draw=False)
+        (gradient,) = torch.autograd.grad(found.kl.sum(), scores)
+        torch.testing.assert_close(found.kl.double(), kl.detach(), rtol=tolerance, atol=tolerance)
+        largest = float(expected.abs().max())
+        torch.testing.assert_close(gradient.double(), expected, rtol=0, atol=tolerance * largest)
