@@ -2,8 +2,8 @@
 
 With weights w_k, Z = e_0 + ... + e_L0 is the sum of their elementary symmetric polynomials. Elements are of two kinds.
 
-*Light* ones have w_k <= `LIGHT` / (L0 + 1). Their polynomials follow from the power sums by Newton's identities, and
-the sum over the sets without one of them is a polynomial of its weight that all of them share,
+*Light* ones have w_k <= `LIGHT` / (L0 + 1) and w_k <= 1/2. Their polynomials follow from the power sums by Newton's
+identities, and the sum over the sets with one of them is a polynomial of its weight that all of them share,
 
     sum over the sets with k = w_k (D_0 - w_k D_1 + w_k^2 D_2 - ...),
 
