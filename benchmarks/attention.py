@@ -1,24 +1,35 @@
 """Time and memory of attention, forward and backward, against the number of keys, beside its peers.
 
-All systems get the same queries, keys and values of 8 heads. The memory of each is measured in a process of its own.
+All systems get the same queries, keys and values of 8 heads. The scores have a standard deviation of 1, where most keys
+count for a little, and of 4, where few count and the budget binds. Times are those of the processor on one thread, the
+best of several turns. The memory of each system is measured in a process of its own.
 
-    python -m benchmarks.attention --keys 256 512 1024 2048 --rounds 5
+    python -m benchmarks.attention --keys 256 512 1024 2048 --rounds 5 --out docs/results/attention_speed.json
 """
 
 import argparse
 import json
+import os
 import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 from entmax import entmax_bisect
 from torch import Tensor
 
 from benchmarks.timing import alternate, best, forget_peak, in_new_process, peak_memory, threads
+from reproduction.provenance import provenance
+from sdlgm._files import write_text
 from sdlgm.nn import sparse_attention
 
 HEADS, WIDTH, BUDGET = 8, 64, 8
+SPREADS = (1, 4)
+"""Standard deviations of the scores."""
 GOAL = 1.5
+"""Largest ratio to entmax by bisection, and to top-k."""
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -68,50 +79,70 @@ SYSTEMS: dict[str, Attention] = {
 }
 
 
-def step(name: str, n_keys: int) -> Callable[[], object]:
+PEERS = ("entmax_bisect", "topk", "softmax")
+
+
+def step(name: str, n_keys: int, spread: int) -> Callable[[], object]:
     """Return a forward and backward pass of self-attention over some keys."""
     generator = torch.Generator().manual_seed(0)
     shape = (1, HEADS, n_keys, WIDTH)
-    query, key, value = (torch.randn(shape, generator=generator).requires_grad_() for _ in range(3))
-    gradient = torch.randn(shape, generator=generator)
+    query, key, value, gradient = (torch.randn(shape, generator=generator) for _ in range(4))
+    inputs = tuple(part.requires_grad_() for part in (spread * query, key, value))
 
     def run() -> tuple[Tensor, ...]:
-        return torch.autograd.grad(SYSTEMS[name](query, key, value), (query, key, value), gradient)
+        return torch.autograd.grad(SYSTEMS[name](*inputs), inputs, gradient)
 
     return run
 
 
-def seconds(n_keys: int, rounds: int) -> dict[str, float]:
-    """Return the seconds of each system, measured in turns on one thread."""
+def seconds(n_keys: int, spread: int, rounds: int) -> dict[str, float]:
+    """Return the processor seconds of each system, measured in turns on one thread."""
     with threads(1):
-        return best(alternate({name: step(name, n_keys) for name in SYSTEMS}, rounds=rounds))
+        contestants = {name: step(name, n_keys, spread) for name in SYSTEMS}
+        return best(alternate(contestants, rounds=rounds, clock=time.process_time))
 
 
-def memory_here(name: str, n_keys: int) -> int:
+def memory_here(name: str, n_keys: int, spread: int) -> int:
     """Return the bytes that a pass takes at its peak."""
-    step(name, 64)()
-    call = step(name, n_keys)
-    before = forget_peak()
-    call()
-    return peak_memory() - before
+    with threads(1):
+        step(name, 64, spread)()
+        call = step(name, n_keys, spread)
+        before = forget_peak()
+        call()
+        return peak_memory() - before
 
 
-def measure(n_keys: int, rounds: int) -> dict[str, object]:
-    """Return times, memory and ratios for one number of keys."""
-    times = seconds(n_keys, rounds)
-    memory = {name: int(in_new_process("benchmarks.attention", "--memory", name, str(n_keys))) for name in SYSTEMS}
-    ratios = {name: times["sdlgm"] / times[name] for name in ("entmax_bisect", "topk")}
-    return {"keys": n_keys, "seconds": times, "memory": memory, "ratios": ratios, "goal": GOAL}
+def measure(n_keys: int, spread: int, rounds: int) -> dict[str, Any]:
+    """Return times and memory for one number of keys, and the ratios of drawn sets to each peer."""
+    times = seconds(n_keys, spread, rounds)
+    arguments = {name: ("--memory", name, str(n_keys), str(spread)) for name in SYSTEMS}
+    memory = {name: int(in_new_process("benchmarks.attention", *given)) for name, given in arguments.items()}
+    ratios = {name: times["sdlgm"] / times[name] for name in PEERS}
+    return {"keys": n_keys, "spread": spread, "seconds": times, "memory": memory, "ratios": ratios}
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, nargs="+", default=[256, 512, 1024, 2048])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--memory", nargs=2, metavar=("SYSTEM", "KEYS"))
+    parser.add_argument("--out", type=Path, help="file of the results")
+    parser.add_argument("--memory", nargs=3, metavar=("SYSTEM", "KEYS", "SPREAD"))
     arguments = parser.parse_args()
     if arguments.memory:
-        sys.stdout.write(str(memory_here(arguments.memory[0], int(arguments.memory[1]))))
-    else:
-        for number in arguments.keys:
-            sys.stdout.write(json.dumps(measure(number, arguments.rounds)) + "\n")
+        name, n_keys, spread = arguments.memory
+        sys.stdout.write(str(memory_here(name, int(n_keys), int(spread))))
+        return
+    rows = []
+    for spread in SPREADS:
+        for n_keys in arguments.keys:
+            rows.append(measure(n_keys, spread, arguments.rounds))
+            sys.stdout.write(json.dumps(rows[-1]) + "\n")
+            sys.stdout.flush()
+    if arguments.out:
+        result = {"goal": GOAL, "heads": HEADS, "width": WIDTH, "budget": BUDGET, "rounds": arguments.rounds}
+        result |= {"load": os.getloadavg()[2], "rows": rows, **provenance()}
+        write_text(arguments.out, json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from reproduction.pages import (
     attention,
+    attention_speed,
     budgets,
     codec,
     counts,
@@ -78,6 +79,7 @@ WHOLE: dict[str, Callable[[Results], str]] = {
 """Pages that are generated as a whole."""
 LATER: dict[str, Callable[[dict[str, Any]], str]] = {
     QUALITY: quality.page,
+    "attention_speed": attention_speed.page,
     "codec": codec.page,
     "lossless": codec.lossless_page,
     "tags": tags.page,

@@ -1,6 +1,7 @@
 """The layer beside `torch.nn.MultiheadAttention`: shapes, masks, weights, budget."""
 
 import copy
+import shutil
 import subprocess
 import sys
 
@@ -220,11 +221,12 @@ def test__attention__causal_without_its_mask__is_an_error():
 
 
 COMPILED = """
+import sys
 import torch
 from sdlgm.nn import SparseAttention
 torch.manual_seed(0)
 layer, x = SparseAttention(12, 3, 4, batch_first=True), torch.randn(2, 9, 12)
-compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+compiled = torch.compile(layer, backend=sys.argv[1], fullgraph=True)
 
 def results(call, training):
     layer.train(training)
@@ -245,10 +247,12 @@ print("equal")
 
 
 @pytest.mark.slow
-def test__attention__compiled__answers_alike_in_one_graph():
-    # Traced as a whole, forward and backward; what a backend makes of the graph is not the layer's. In a process of its
-    # own, since the compiler does not take the checks of shapes that tests install.
-    result = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test__attention__compiled__answers_alike_in_one_graph(backend):
+    if backend == "inductor" and shutil.which("g++") is None:
+        pytest.skip("inductor needs a C++ compiler")
+    # In a process of its own, since the compiler does not take the checks of shapes that tests install.
+    result = subprocess.run([sys.executable, "-c", COMPILED, backend], capture_output=True, text=True)
     assert result.stdout.strip() == "equal", result.stderr[-3000:]
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sdlgm.gradients import GRADIENTS
 from sdlgm.model.codes.conditional import members_with_gradient, set_moments
-from sdlgm.nn import set_softmax, sparse_attention
+from sdlgm.nn import _choice, functional, set_softmax, sparse_attention
 
 N, BUDGET = 4, 2
 
@@ -118,3 +118,89 @@ def test__sparse_attention__both_masks__is_an_error():
         sparse_attention(query, key, value, 4, torch.ones(5, 7, dtype=torch.bool), is_causal=True)
     with pytest.raises(ValueError, match="bools or floating-point"):
         sparse_attention(query, key, value, 4, torch.ones(5, 7, dtype=torch.long))
+
+
+def by_torch(monkeypatch) -> None:
+    """Take torch's own operations, as on other devices."""
+    for module in (functional, _choice):
+        monkeypatch.setattr(module, "has_kernels", lambda *_: False)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("bias_shape", [None, (), (3, 1, 1), (5, 7), (2, 1, 1, 7)])
+def test__sparse_attention__kernels_and_torch__agree_in_evaluation(bias_shape, masked, monkeypatch):
+    tensors = [x.requires_grad_() for x in inputs()]
+    generator = torch.Generator().manual_seed(1)
+    if bias_shape is not None:
+        tensors.append(torch.randn(bias_shape, generator=generator, dtype=torch.float64).requires_grad_())
+    expected = torch.full((3, 1), 2.0, dtype=torch.float64, requires_grad=True)
+    mask = torch.rand(2, 1, 5, 7, generator=generator) < 0.6
+    mask[0, :, 1] = False  # nothing left
+
+    def results() -> tuple[Tensor, ...]:
+        result = sparse_attention(
+            *tensors[:3],
+            3,
+            mask if masked else None,
+            prior_active=expected,
+            gate_bias=None if bias_shape is None else tensors[3],
+            need_kl=True,
+        )
+        assert result.kl is not None
+        total = result.output.square().sum() + result.weights.square().sum() + (result.kl**2).sum()
+        gradients = torch.autograd.grad(total, [*tensors, expected])
+        return result.output, result.weights, result.kl, result.n_active, *gradients
+
+    found = results()
+    by_torch(monkeypatch)
+    for one, other in zip(found, results(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test__sparse_attention__kernels_and_torch__have_the_same_mean_and_gradient_in_training(monkeypatch):
+    """The draws differ, and their distribution does not: over many rows, nor do the means."""
+    query, key, value = inputs(n_queries=1)
+    query = query[0, :1].expand(1, 4000, -1)
+
+    def results() -> list[Tensor]:
+        scale = torch.ones(4000, dtype=torch.float64, requires_grad=True)
+        generator = torch.Generator().manual_seed(0)
+        result = sparse_attention(
+            query * scale[:, None],
+            key[0, :1],
+            value[0, :1],
+            3,
+            training=True,
+            prior_active=2.0,
+            generator=generator,
+        )
+        assert result.kl is not None
+        (gradient,) = torch.autograd.grad(result.output.sin().sum(), scale)
+        return [result.output[0], result.weights[0], gradient[:, None], result.kl[0]]
+
+    *found, kl = results()
+    by_torch(monkeypatch)
+    *expected, expected_kl = results()
+    torch.testing.assert_close(kl, expected_kl)
+    for one, other in zip(found, expected, strict=True):
+        error = torch.sqrt((one.var(0) + other.var(0)) / len(one))
+        assert ((one.mean(0) - other.mean(0)).abs() <= 4.5 * error + 1e-12).all()
+
+
+def test__sparse_attention__values_of_all_heads_or_dropout_or_large_budget__are_averaged_by_a_product():
+    query, key, value = inputs(n_keys=80)
+    shared = value[:, :1]
+    one, other = (
+        sparse_attention(query, key, v, 5, training=True, prior_active=2.0, generator=torch.Generator().manual_seed(0))
+        for v in (shared, shared.expand_as(value))
+    )
+    torch.testing.assert_close(one.output, other.output)
+    large = sparse_attention(query, key, value, 70, prior_active=2.0)
+    torch.testing.assert_close(large.output, large.weights @ value)
+    dropped = sparse_attention(query, key, value, 5, dropout_p=0.5, training=True, prior_active=2.0)
+    torch.testing.assert_close(dropped.output, dropped.weights @ value)
+
+
+def test__sparse_attention__bad_gradient__is_named():
+    with pytest.raises(ValueError, match="gradient must be one of"):
+        sparse_attention(*inputs(), 4, gradient="gumbel")

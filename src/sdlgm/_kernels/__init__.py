@@ -1,4 +1,4 @@
-"""Compiled loops for the CPU: noise, draws, modes, subsets, trees, sparse rows.
+"""Compiled loops for the CPU: noise, draws, modes, subsets, sets, trees, sparse rows.
 
 Each kernel replaces a chain of tensor operations that takes several times as long; docs/performance.md has the numbers.
 Kernels take and return numpy arrays, and `sdlgm.model` connects them with autograd. Other devices use the torch

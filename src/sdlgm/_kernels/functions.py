@@ -28,12 +28,20 @@ from sdlgm._kernels.random import n_blocks
 from sdlgm._kernels.relaxed import RelaxedCounts, RelaxedGradients, relaxed_counts, relaxed_gradients
 from sdlgm._kernels.residuals import Series, read_series, write_series
 from sdlgm._kernels.rows import compress, in_unit_interval
+from sdlgm._kernels.set_covariance import (
+    SetGradients,
+    given_set_gradients,
+    set_gradients,
+    set_value_gradients,
+)
+from sdlgm._kernels.set_draws import ChosenSets, choose_sets, set_mixtures
 from sdlgm._kernels.slots import Divergence, divergence, symbol_gradients, symbols
 from sdlgm._kernels.subsets import SubsetDivergence, subset_divergence, subset_marginals, subset_modes
 from sdlgm._kernels.trees import tree_row_shares, tree_votes
 
 __all__ = [
     "ChainCost",
+    "ChosenSets",
     "ConditionalDivergence",
     "Divergence",
     "HiddenGradients",
@@ -45,12 +53,14 @@ __all__ = [
     "RelaxedCounts",
     "RelaxedGradients",
     "Series",
+    "SetGradients",
     "SubsetDivergence",
     "add_set_joint",
     "best_sets",
     "chain_cost",
     "chain_gradients",
     "chain_modes",
+    "choose_sets",
     "compress",
     "conditional_divergence",
     "divergence",
@@ -63,6 +73,7 @@ __all__ = [
     "draw_relaxed_chain",
     "draw_relaxed_low_rank_chain",
     "drawn_low_rank_gradients",
+    "given_set_gradients",
     "hidden_effect",
     "hidden_gradients",
     "in_unit_interval",
@@ -75,8 +86,11 @@ __all__ = [
     "read_series",
     "relaxed_counts",
     "relaxed_gradients",
+    "set_gradients",
+    "set_mixtures",
     "set_numbers",
     "set_presence",
+    "set_value_gradients",
     "slot_modes",
     "subset_divergence",
     "subset_marginals",

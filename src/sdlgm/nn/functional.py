@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sdlgm.model.autograd import first_order
+from sdlgm.model.codes.chosen_sets import has_kernels
 from sdlgm.model.codes.independent import CLOSED
-from sdlgm.nn._choice import check_budget, check_expected, choose, rule_named
+from sdlgm.nn._choice import check_budget, check_expected, choose, expected_prior, rule_named, weigh
 
 
 class SparseAttentionResult(NamedTuple):
@@ -88,20 +89,44 @@ def attend(
     generator: torch.Generator | None,
 ) -> SparseAttentionResult:
     """Choose keys by their scores and average their values."""
-    choice = choose(
-        scores if gate_bias is None else scores + gate_bias,
-        allowed,
-        expected,
-        max_active=max_active,
-        rule=rule_named(gradient),
-        draw=training,
-        with_kl=need_kl,
-        generator=generator,
-    )
-    weights = set_softmax(scores, choice.members)
-    if dropout_p > 0:
-        weights = F.dropout(weights, dropout_p, training)
-    return SparseAttentionResult(weights @ value, weights, choice.kl, choice.n_active)
+    dtype = scores.dtype
+    drops = dropout_p > 0 and training
+    if gate_bias is not None:
+        scores = scores.expand(torch.broadcast_shapes(scores.shape, gate_bias.shape))
+    exact = scores if dtype in (torch.float32, torch.float64) else scores.float()
+    if has_kernels(exact, max_active, gradient):
+        # The kernels read the values of the few members only, where every head has values of its own.
+        reads = not drops and value.dtype == exact.dtype and value.shape[:-2] == exact.shape[:-2]
+        weighed = weigh(
+            exact,
+            allowed,
+            expected_prior(exact.shape, exact, allowed, expected, max_active),
+            draw=training,
+            with_kl=need_kl,
+            soft=True,
+            gradient=gradient,
+            gate_bias=gate_bias,
+            value=value if reads else None,
+            generator=generator,
+        )
+        weights, kl, n_active = weighed.weights.to(dtype), weighed.kl, weighed.n_active
+        if weighed.output is not None:
+            return SparseAttentionResult(weighed.output, weights, kl, n_active)
+    else:
+        choice = choose(
+            scores if gate_bias is None else scores + gate_bias,
+            allowed,
+            expected,
+            max_active=max_active,
+            gradient=gradient,
+            draw=training,
+            with_kl=need_kl,
+            generator=generator,
+        )
+        weights, kl, n_active = set_softmax(scores, choice.members), choice.kl, choice.n_active
+    if drops:
+        weights = F.dropout(weights, dropout_p)
+    return SparseAttentionResult(weights @ value, weights, kl, n_active)
 
 
 def with_mask(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -176,6 +201,7 @@ def sparse_attention(
 
     """
     check_budget(max_active)
+    rule_named(gradient)  # raises if there is none
     scores = (query * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)) @ key.transpose(-2, -1)
     scores, allowed = with_mask(scores, attn_mask)
     if is_causal:

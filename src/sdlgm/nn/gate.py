@@ -107,7 +107,7 @@ class SubsetGate(ChoosingLayer):
             mask,
             self.prior_active,
             max_active=self.max_active,
-            rule=rule_named(self.gradient),
+            gradient=self.gradient,
             draw=self.training,
             with_kl=self.training or self.eval_kl,
             generator=generator,

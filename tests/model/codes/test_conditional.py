@@ -205,3 +205,13 @@ def test__reinmax__function_of_pairs__is_nearer_to_the_exact_gradient():
         errors[rule] = float((found - exact).norm() / exact.norm())
     assert errors["reinmax"] < 0.05
     assert errors["straight_through"] > 3 * errors["reinmax"]
+
+
+def test__drawn_sets__certain_members__have_a_bounded_gradient():
+    """Rounding leads probabilities to one and above, where there is no variance to divide by."""
+    logits = (60 * torch.randn(50, 100, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    sets = ConditionalSets(logits, 8)
+    for rule in RULES:
+        drawn = sets.with_gradient(sets.sample(1, Noise.seeded(0)), GRADIENTS[rule])
+        (gradient,) = torch.autograd.grad(drawn.sin().sum(), logits, retain_graph=True)
+        assert gradient.abs().max() < 10

@@ -137,8 +137,10 @@ class ConditionalSets(PresenceCodes[Any]):
 
 
 def divergence(
-    logits: Float[Tensor, "batch K"], moments: tuple[Float[Tensor, " batch"], Float[Tensor, "batch K"]], prior: SetPrior
-) -> Float[Tensor, " batch"]:
+    logits: Float[Tensor, "*batch K"],
+    moments: tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch K"]],
+    prior: SetPrior,
+) -> Float[Tensor, "*batch"]:
     """Return the KL divergence of sets with finite logits and their `set_moments` from a prior, in nats."""
     log_normaliser, presence = moments
     excess = logits - prior.logit.unsqueeze(-1)
@@ -174,6 +176,9 @@ class _Drawn(torch.autograd.Function):
     def backward(ctx, *gradients: Tensor):
         (gradient,) = gradients
         presence, drawn = ctx.saved_tensors
-        variance = (presence * (1 - presence)).clamp(min=torch.finfo(presence.dtype).tiny)
+        # Rounding can lead to one and above, where there is no variance to divide by.
+        precision = torch.finfo(presence.dtype)
+        presence = presence.clamp(max=1 - precision.eps)
+        variance = (presence * (1 - presence)).clamp(min=precision.tiny)
         slopes = ctx.rule.binary_slopes(drawn, presence.expand_as(drawn))
         return (gradient * slopes / variance).sum(0), None, None
