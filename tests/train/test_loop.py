@@ -41,7 +41,7 @@ def test__fit__diverging__stops_with_last_good_model_and_checkpoint(
 ):
     poison(monkeypatch, place, iteration)
     settings = {**small, "max_iter": 60, "random_state": 0, "checkpoint_dir": tmp_path, "checkpoint_every": 20}
-    model = SDLGM(**settings)
+    model = SDLGM(**settings, refine=0)
     with pytest.raises(TrainingDivergedError, match=f"not (finite|a number).* iteration {iteration}") as caught:
         model.fit(digits)
     assert str(tmp_path / "checkpoint.safetensors") in str(caught.value)
@@ -51,7 +51,7 @@ def test__fit__diverging__stops_with_last_good_model_and_checkpoint(
     assert model.transform(digits[:1]).shape == (1, 16)
     model.save(tmp_path / "model")
     monkeypatch.undo()
-    resumed = SDLGM(**settings, resume=True).fit(digits)
+    resumed = SDLGM(**settings, refine=0, resume=True).fit(digits)
     assert np.isfinite(resumed.score(digits))
 
 
@@ -105,7 +105,8 @@ def test__early_stopping__no_improvement__stops_and_keeps_the_best(digits, small
         if iteration % 40 == 0:
             seen[iteration] = state_of(module)
 
-    model = SDLGM(**settings, early_stopping=True, n_iter_no_change=3, random_state=0).fit(digits, callback=note)
+    settings |= {"early_stopping": True, "n_iter_no_change": 3, "refine": 0}
+    model = SDLGM(**settings, random_state=0).fit(digits, callback=note)
     assert model.n_iter_ < 2000
     best = max(model.history_, key=lambda record: record.discrete)
     assert best.iteration == model.n_iter_ - 3 * 40

@@ -222,9 +222,10 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
     refine : float or "auto", default="auto"
         Share of the run, at its end, in which the model learns from the best codes that a local search finds, in place
         of draws. `transform` then searches too: codes have fewer bits and smaller errors, and encoding takes longer.
-        The bounds are those of the posterior, which the search does not enter. 0 is neither. ``"auto"`` is 0.4 if most
-        columns are continuous, codes are sets (``posterior="chain"`` or ``"subset"``) with the chain prior and there
-        are at most 4,096 features, and otherwise 0. `partial_fit` has no such end.
+        Bounds are those of the codes found, log p(x, z), without draws. If they are lower than those before, the fit
+        keeps the model before. 0 is no such end. ``"auto"`` is 0.4 if most columns are continuous, the prior is a chain
+        and there are at most 4,096 features, and otherwise 0. With ``max_time`` it takes its share of the time even if
+        the fit stops early. `partial_fit` has no such end.
     early_stopping : bool or "auto", default="auto"
         Stop when held-out rows no longer improve; by default if rows are few. ``validation_fraction`` of the rows are
         held out. The fit ends when their discrete bound, with the KL multiplied by ``rate``, has not improved for
@@ -550,8 +551,8 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         of_trained: train.Monitor,
         callback: Callable[[SDLGMModule, int], None] | None,
     ) -> None:
-        """Continue the fit with codes that a local search finds."""
-        fitted = self._fitted
+        """Continue the fit with codes that a local search finds, unless the bound of the watched rows ends lower."""
+        fitted, earlier = self._fitted, train.state_of(before.module)
         module, rate = fitted.module, self._learning_rate(min(before.config.batch_size, _refinement.BATCH))
         config = _refinement.refining(before.config, fitted.refine, before, rate)
         first = train.to_tensor(fitted.scaling.apply(data.watched[: _refinement.FIRST_ROWS]), fitted.device)
@@ -564,11 +565,20 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
             self._run(fitted, trainer, batches, monitor, callback, phase="refine")
         finally:
             batches.close()
-        bounds = {"training_bound": self.history_[-1].discrete}
+        kept, last = self._kept_record(fitted.history, held_out=data.held_out), self.history_[-1]
+        if last.objective(config.rate) < kept.objective(config.rate):
+            module.load_state_dict(earlier)
+            self._publish_prior(module)
+            return
+        bounds = {"training_bound": last.discrete}
         if data.held_out:
-            bounds = {"training_bound": of_trained(trainer).discrete, "validation_bound": self.history_[-1].discrete}
+            bounds = {"training_bound": of_trained(trainer).discrete, "validation_bound": last.discrete}
         self._fitted = replace(self._fitted, **bounds)
         self._set_bounds()
+
+    def _kept_record(self, history: Sequence[train.Record], *, held_out: bool) -> train.Record:
+        """Return the point of the curves whose parameters a run has kept."""
+        return max(history, key=lambda record: record.objective(float(self.rate))) if held_out else history[-1]
 
     def _validation_fraction(self, rows: Rows | RowFiles) -> float | None:
         """Return the share of the rows to hold out for early stopping; None to do without."""
@@ -584,7 +594,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         if trained is None:
             bounds = {"training_bound": self.history_[-1].discrete}
         else:
-            kept = max(self.history_, key=lambda record: record.objective(float(self.rate)))
+            kept = self._kept_record(self.history_, held_out=True)
             bounds = {"training_bound": trained, "validation_bound": kept.discrete}
         self._fitted = replace(self._fitted, **bounds)
         self._set_bounds()
