@@ -10,7 +10,16 @@ from reproduction.pages.markdown import generated_from, heading, line, mean_and_
 Result = Mapping[str, Any]
 
 DEFAULT = "sdlgm_f1"
-SCORES = {"micro": "micro F1", "macro": "macro F1", "row": "row F1", "p_at_1": "P@1"}
+SCORES = {
+    "micro": "micro F1",
+    "macro": "macro F1",
+    "row": "row F1",
+    "p_at_1": "P@1",
+    "p_at_5": "P@5",
+    "ndcg_at_5": "nDCG@5",
+    "hamming": "Hamming loss",
+    "set_accuracy": "set accuracy",
+}
 
 
 def page(result: Result) -> str:
@@ -28,6 +37,7 @@ def page(result: Result) -> str:
             *_summary(result),
             "",
             *[part for name in result["data"] for part in _section(result, name)],
+            *_many_labels(result),
             "## Protocol",
             "",
             *protocol_lines(result),
@@ -67,6 +77,38 @@ def _section(result: Result, name: str) -> list[str]:
         "",
         *heading("system", *SCORES.values(), "labels predicted", "seconds"),
         *[_line(row) for row in rows],
+        "",
+    ]
+
+
+def _many_labels(result: Result) -> list[str]:
+    """Return what `benchmarks.labels` has measured, if it has."""
+    if "scaling" not in result:
+        return []
+    large = result["memory"][0]
+    return [
+        "## Time and memory with many labels",
+        "",
+        "One iteration of the SDLGM and of a network with the same trunk and a sigmoid for each label, of 200 sparse "
+        "rows with 20 labels each, on one thread; the best of several.",
+        "",
+        *heading("labels", "SDLGM, ms", "sigmoid, ms", "ratio"),
+        *[
+            line(
+                f"{row['labels']:,}",
+                f"{row['ms']:.1f}",
+                f"{row['sigmoid_ms']:.1f}",
+                f"{row['ms'] / row['sigmoid_ms']:.2f}",
+            )
+            for row in result["scaling"]
+        ],
+        "",
+        f"Peak of the resident memory for {large['rows']:,} sparse rows of {large['columns']:,} columns with "
+        f"{large['labels']:,} labels, in one process; prediction and evaluation are of 1,000 rows. "
+        "`python -m benchmarks.labels` repeats both.",
+        "",
+        *heading("step", "GB"),
+        *[line(f"`{row['step']}`", f"{row['peak_mb'] / 1000:.1f}") for row in result["memory"]],
         "",
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sdlgm import train
 from sdlgm._progress import Progress
-from sdlgm.errors import NumericalError
+from sdlgm.estimators._answers import Answers, answers
 from sdlgm.estimators._base import (
     SUPERVISED_CONSTRAINTS,
     HeldOut,
@@ -31,7 +31,7 @@ from sdlgm.estimators._base import (
 )
 from sdlgm.estimators._checks import usable_device
 from sdlgm.estimators._compat import Interval, StrOptions, fit_context
-from sdlgm.estimators._decisions import DECISIONS, Decision, Leaves, Mixture, likeliest
+from sdlgm.estimators._decisions import DECISIONS, Decision
 from sdlgm.estimators._fitted import Fitted, FittedClassifier, check_finite
 from sdlgm.estimators._forest import Forest
 from sdlgm.estimators._inputs import (
@@ -53,18 +53,15 @@ from sdlgm.estimators._preparation import Columns
 from sdlgm.estimators._profile import in_proportion
 from sdlgm.estimators._results import LabelEvaluation, LabelNumbers
 from sdlgm.estimators._targets import Labels, check_budget, labels_of, names_of_classes
-from sdlgm.estimators._thresholds import best_threshold, best_thresholds, labels_at, out_of_fold
+from sdlgm.estimators._thresholds import best_threshold, best_thresholds, out_of_fold
 from sdlgm.estimators._weights import checked_weights, weighted_targets
 from sdlgm.model.codes.label_sets import LABEL_FORMS, LabelForm
 from sdlgm.model.modules import MultiLabelModule
-from sdlgm.model.networks.members import for_each_member, mean_over_members
+from sdlgm.model.networks.members import for_each_member
 from sdlgm.model.networks.multilabel import MultiLabelConfig, Variant
-from sdlgm.model.noise import Noise
 from sdlgm.train.batches import Rows, TargetMatrix, dense
 
 _FOLDS = 5
-# Relaxed draws behind a probability of the paper's form.
-_PREDICTION_SAMPLES = 20
 # Settings of the module that are parameters of the estimator under the same name.
 _SAVED_AS_FITTED = (
     "variant",
@@ -81,12 +78,6 @@ _DECAY, _FEW_ROWS, _LEAST_DECAY = 0.009, 3000, 0.1
 # With more labels than these, predictions are sparse.
 _MOST_DENSE_LABELS = 4096
 _CV_THRESHOLDS = {"cv", "cv_per_label"}
-
-
-class _OfMembers(Protocol):
-    """A method of the module that returns values for each member and row."""
-
-    def __call__(self, x: Tensor, *, n_samples: int, noise: Noise) -> Tensor: ...
 
 
 @loadable
@@ -655,7 +646,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
 
         """
         check_is_fitted(self)
-        return np.concatenate([*self._presence(self._validate_rows(X, reset=False))])
+        return np.concatenate([part.presence for part in self._answers(X)])
 
     def decision_function(self, X) -> np.ndarray:
         """Return the log-odds of each label, log(p / (1 - p)) of `predict_proba`.
@@ -698,7 +689,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
 
         """
         check_is_fitted(self)
-        parts = self._predicted(self._validate_rows(X, reset=False), decision)
+        decision = self._checked_decision(decision)
+        parts = (part.predicted(decision) for part in self._answers(X))
         if self.single_label_:
             return np.concatenate([self.classes_[part.argmax(axis=1)] for part in parts])
         if sparse_output is None:
@@ -742,7 +734,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
 
         """
         check_is_fitted(self)
-        probs = np.concatenate([*self._numbers(self._validate_rows(X, reset=False))])
+        probs = np.concatenate([part.numbers for part in self._answers(X)])
         return LabelNumbers(probs @ np.arange(probs.shape[1]), probs)
 
     def score(self, X, y, sample_weight=None) -> float:
@@ -762,7 +754,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         rows, true = self._rows_and_labels(X, y)
         weights = None if sample_weight is None else checked_weights(sample_weight, rows.shape[0])
         hits, total, start = 0.0, 0.0, 0
-        for predicted in self._predicted(rows, None):
+        for part in answers(self._fitted, rows):
+            predicted = part.predicted(self.decision_)
             own = slice(start, start := start + len(predicted))
             known, found = dense(cast(Rows, true[own])), _with_columns(predicted, true.shape[1])
             share = np.ones(len(found)) if weights is None else weights[own]
@@ -791,16 +784,17 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         n_rows, n_labels = true.shape
         hits, n_predicted, n_true = (np.zeros(n_labels, np.int64) for _ in range(3))
         n_exact, n_expected, log_loss, start = 0, 0.0, 0.0, 0
-        parts = zip(self._predicted(rows, decision), self._presence(rows), self._numbers(rows), strict=True)
-        for indicator, presence, numbers in parts:  # memory does not grow with the rows
+        decision = self._checked_decision(decision)
+        for part in answers(self._fitted, rows):  # memory does not grow with the rows
+            indicator = part.predicted(decision)
             own = slice(start, start := start + len(indicator))
             known = dense(cast(Rows, true[own])) > 0
-            predicted, probs = _with_columns(indicator, n_labels) > 0, _with_columns(presence, n_labels)
+            predicted, probs = _with_columns(indicator, n_labels) > 0, _with_columns(part.presence, n_labels)
             hits += (known & predicted).sum(axis=0)
             n_predicted += predicted.sum(axis=0)
             n_true += known.sum(axis=0)
             n_exact += int((known == predicted).all(axis=1).sum())
-            n_expected += float((numbers @ np.arange(numbers.shape[1])).sum())
+            n_expected += float(part.expected_number.sum())
             log_loss -= float(np.log(np.clip(np.where(known, probs, 1 - probs), 1e-12, 1.0)).sum())
         total = n_predicted + n_true
         of_labels, present = 2 * hits / np.where(total > 0, total, 1), n_true > 0
@@ -888,68 +882,16 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         check_finite("x", rows)
         return rows
 
-    def _predicted(self, rows: Rows, decision: Decision | None) -> Iterator[np.ndarray]:
-        """Iterate over the labels that are predicted, as indicator matrices of some rows."""
+    def _checked_decision(self, decision: Decision | None) -> Decision:
+        """Return the decision that is meant, or raise for one that there is not."""
         if decision is None:
-            decision = self.decision_
+            return self.decision_
         if decision not in DECISIONS:
             raise ValueError(f"decision={decision!r}; it is one of {', '.join(DECISIONS)}, or None")
-        if self.single_label_:
-            for probs in self._presence(rows):
-                yield np.eye(probs.shape[1], dtype=np.int64)[probs.argmax(axis=1)]
-        elif decision in ("f1", "mode"):
-            for mixture in self._mixtures(rows):
-                yield mixture.largest_f1() if decision == "f1" else mixture.most_probable()
-        elif decision == "count":
-            for probs, numbers in zip(self._presence(rows), self._numbers(rows), strict=True):
-                yield likeliest(probs, numbers @ np.arange(numbers.shape[1]))
-        else:
-            for probs in self._presence(rows):
-                yield labels_at(probs, self.threshold_, self.max_active_).astype(np.int64)
+        return decision
 
-    def _presence(self, rows: Rows) -> Iterator[np.ndarray]:
-        """Iterate over the probabilities of labels of some rows."""
-        for mean in self._mean_over_members(rows, self.module_.presence, 0):
-            probs = np.clip(mean, 0.0, 1.0)
-            if self.single_label_:
-                probs = np.maximum(probs, np.finfo(np.float64).tiny)  # uniform if all are zero
-                probs /= probs.sum(axis=1, keepdims=True)
-            yield probs
-
-    def _numbers(self, rows: Rows) -> Iterator[np.ndarray]:
-        """Iterate over the distributions of the number of labels of some rows."""
-        for probs in self._mean_over_members(rows, self.module_.number_of_labels, 1):
-            total = probs.sum(axis=1, keepdims=True)
-            if not total.all():  # no number within the budget has a probability above zero
-                raise NumericalError("the number of labels cannot be computed: the logits of the labels are too large")
-            yield probs / total
-
-    def _mixtures(self, rows: Rows) -> Iterator[Mixture]:
-        """Iterate over distributions over sets of labels, for some rows at a time."""
-        forest = self._fitted.forest
-        for x in self._fitted.scaled_batches(rows):
-            noise = Noise.seeded(0, self._fitted.device)
-            with torch.inference_mode():
-                members = self.module_.sets(x, n_samples=_PREDICTION_SAMPLES, noise=noise)
-            for member in members:
-                check_finite("the labels", member.logits)
-            yield Mixture(members, None if forest is None else Leaves(forest, x.cpu().numpy()))
-
-    def _mean_over_members(self, rows: Rows, of_members: _OfMembers, of_trees: int) -> Iterator[np.ndarray]:
-        """Iterate over means over members; with trees, of that and their votes (see `Forest.votes`)."""
-        forest = self._fitted.forest
-        for x in self._fitted.scaled_batches(rows):
-            noise = Noise.seeded(0, self._fitted.device)
-            with torch.inference_mode():
-                values = of_members(x, n_samples=_PREDICTION_SAMPLES, noise=noise)
-                check_finite("the labels", values)
-                mean = mean_over_members(values, self.module_.config.n_members).cpu().double().numpy()
-            if forest is not None:
-                votes = forest.votes(x.cpu().numpy())[of_trees]
-                common = min(mean.shape[1], votes.shape[1])  # numbers beyond the budget have no probability
-                mean[:, :common] += votes[:, :common]
-                mean /= 2
-            yield mean
+    def _answers(self, X) -> Iterator[Answers]:
+        return answers(self._fitted, self._validate_rows(X, reset=False))
 
     # Files
 
