@@ -12,9 +12,13 @@ from sdlgm.model.noise import Noise
 SMALL = {"hidden": (8,), "max_iter": 20, "learning_rate": 0.03, "random_state": 0}
 
 
+def data() -> tuple[np.ndarray, np.ndarray]:
+    return make_multilabel_classification(n_samples=60, n_classes=4, random_state=0)  # pyright: ignore[reportReturnType]
+
+
 @pytest.mark.parametrize("decision", DECISIONS)
 def test__evaluate__any_decision__passes_rows_through_the_networks_once(monkeypatch, decision):
-    X, Y = make_multilabel_classification(n_samples=60, n_classes=4, random_state=0)
+    X, Y = data()
     model = SDLGMClassifier(**SMALL).fit(X, Y)
     n_rows = []
     inference = MultiLabelModule.inference
@@ -27,7 +31,7 @@ def test__evaluate__any_decision__passes_rows_through_the_networks_once(monkeypa
 
 @pytest.mark.parametrize("likelihood", ["subset", "monte_carlo", "multinomial"])
 def test__answers__posterior_computed_once__are_those_of_the_module(likelihood):
-    X, Y = make_multilabel_classification(n_samples=60, n_classes=4, random_state=0)
+    X, Y = data()
     model = SDLGMClassifier(**SMALL, likelihood=likelihood).fit(X, Y)
     (x,) = model._fitted.scaled_batches(X)
     own = {"n_samples": 20, "noise": Noise.seeded(0)}
