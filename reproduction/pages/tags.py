@@ -1,6 +1,6 @@
 """docs/results/tags.md: decisions about the labels of a row, and peers with a threshold."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,14 +69,15 @@ def _section(result: Result, name: str) -> list[str]:
     rows = [row for row in result["rows"] if row["data"] == name]
     n_true = float(np.mean(rows[0]["n_true"]))
     seeds = max(len(row["micro"]) for row in rows)
+    scores = [score for score in SCORES if all(score in row for row in result["rows"])]
     return [
         f"## {source['title']}",
         "",
         f"{n_labels} labels, {n_true:.2f} of them a test row; {n_train:,} rows for training and {n_test:,} for testing "
         f"of {n_columns:,} columns ({source['rows']}); {seeds} seed{'s' if seeds > 1 else ''}.",
         "",
-        *heading("system", *SCORES.values(), "labels predicted", "seconds"),
-        *[_line(row) for row in rows],
+        *heading("system", *(SCORES[score] for score in scores), "labels predicted", "seconds"),
+        *[_line(row, scores) for row in rows],
         "",
     ]
 
@@ -113,7 +114,7 @@ def _many_labels(result: Result) -> list[str]:
     ]
 
 
-def _line(row: Mapping[str, Any]) -> str:
-    scores = [mean_and_deviation([100 * value for value in row[score]]) for score in SCORES]
+def _line(row: Mapping[str, Any], scores: Sequence[str]) -> str:
+    cells = [mean_and_deviation([100 * value for value in row[score]]) for score in scores]
     n_predicted, seconds = (float(np.mean(row[quantity])) for quantity in ("n_predicted", "seconds"))
-    return line(row["title"], *scores, f"{n_predicted:.2f}", f"{seconds:.1f}")
+    return line(row["title"], *cells, f"{n_predicted:.2f}", f"{seconds:.1f}")
