@@ -66,6 +66,7 @@ bench: .venv/.developer
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.scaling
+	$(BIN)/python -m benchmarks.labels
 	$(BIN)/python -m reproduction pages
 
 # Can be interrupted and resumed. QUALITY_OPTIONS="--data digits --seconds 30" does a part; other rows are kept.

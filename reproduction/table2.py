@@ -142,7 +142,9 @@ def _sdlgm(setting: Setting, seed: int, task: Task, rows: np.ndarray) -> Predict
         ranks = RankGauss().fit(X)
         X, rows = ranks.transform(X), ranks.transform(rows)
         further = None if further is None else ranks.transform(further)
-    model = SDLGMClassifier(**options, max_active=budget * int(task.Y.sum(axis=1).max()), random_state=seed)
+    max_active = budget * int(task.Y.sum(axis=1).max())
+    # The inputs are those of the table, whatever the classifier would choose.
+    model = SDLGMClassifier(**options, inputs="standard", max_active=max_active, random_state=seed)
     return model.fit(X, task.Y, unlabelled=further).predict_proba(rows), model.max_active_
 
 

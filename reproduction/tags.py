@@ -1,5 +1,6 @@
 """Tags of rows with all defaults: the decisions of the SDLGM, and peers whose threshold is chosen by folds."""
 
+import json
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,11 @@ HELD_OUT = 0.2
 """Share of the training rows of Delicious that the threshold of a peer is chosen on, in place of folds."""
 DECISIONS = ("f1", "count", "mode", "threshold")
 OWN, OWN_CV = "sdlgm", "sdlgm_cv"
+LARGEST = 5
+"""Labels of a row that rankings are scored on."""
+
+MEASURED_APART = ("scaling", "memory")
+"""What `benchmarks.labels` writes to the same file."""
 
 Fit = Callable[[Any, np.ndarray, int], Any]
 Split = tuple[Any, np.ndarray, Any, np.ndarray]
@@ -94,10 +100,19 @@ PROTOCOL = {
     f"of sparse rows; one threshold for all labels, with the largest micro F1 of {N_FOLDS} iterative-stratified folds "
     f"of the training rows. On Delicious, of {HELD_OUT:.0%} of the training rows that the model was not fitted to",
     "scores": "on the test rows, which choose nothing. Micro and macro F1 as scikit-learn's with `zero_division=0`; "
-    "row F1 is the mean over rows, 1 if a row has no labels and none is predicted; P@1 is the share of rows that have "
-    "the label with the largest probability",
+    "row F1 is the mean over rows, 1 if a row has no labels and none is predicted; set accuracy is the share of rows "
+    "with exactly the true labels, Hamming loss that of wrong entries. P@1 and P@5 are the shares of true labels among "
+    "the one and the five of a row with the largest probabilities, nDCG@5 weighs those five by 1 / log2(1 + rank), "
+    "over the best possible sum, for rows with labels",
     "seconds": "processor seconds of one thread for fit, choice of the threshold and prediction",
+    "memory": "the largest resident memory of the process during these, in MB, with Python, the libraries and the data",
 }
+
+
+def measured_apart(out: Path) -> dict[str, Any]:
+    """Return what the benchmarks of many labels have added to the file, which stays."""
+    found = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
+    return {name: found[name] for name in MEASURED_APART if name in found}
 
 
 def reproduce_tags(
@@ -121,7 +136,7 @@ def reproduce_tags(
             if run["data"] == name
         }
         rows = [row for name in data for system in TITLES if (row := _row(name, system, results))]
-        return publish(out, {"data": sources, "rows": rows, "protocol": PROTOCOL})
+        return publish(out, {"data": sources, "rows": rows, "protocol": PROTOCOL, **measured_apart(out)})
 
     return written(run_all(measure, runs, work_folder, n_jobs, fresh=False, after_each=written))
 
@@ -132,8 +147,8 @@ def _row(name: str, system: str, results: Sequence[Run]) -> dict[str, Any] | Non
     if not found:
         return None
     scores = {score: [run["scores"][system][score] for run in found] for score in found[0]["scores"][system]}
-    seconds = [run["seconds"] for run in found]
-    return {"data": name, "system": system, "title": TITLES[system], **scores, "seconds": seconds}
+    seconds, peak = ([run[quantity] for run in found] for quantity in ("seconds", "peak_mb"))
+    return {"data": name, "system": system, "title": TITLES[system], **scores, "seconds": seconds, "peak_mb": peak}
 
 
 def load_split(name: str, seed: int) -> Split:
@@ -155,6 +170,7 @@ def measure(run: Run, folder: Path) -> dict[str, Any]:
     """Do one run."""
     del folder
     X, Y, X_test, Y_test = load_split(run["data"], run["seed"])
+    _forget_peak()
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", UserWarning)  # labels without a training row
@@ -165,7 +181,7 @@ def measure(run: Run, folder: Path) -> dict[str, Any]:
             scores = {run["system"]: _peer_scores(run, X, Y, X_test, Y_test)}
         seconds = time.process_time() - start
     shape = [len(Y), len(Y_test), X.shape[1], Y.shape[1]]
-    return {"scores": scores, "seconds": seconds, "shape": shape, "code": code_hash()}
+    return {"scores": scores, "seconds": seconds, "peak_mb": _peak_mb(), "shape": shape, "code": code_hash()}
 
 
 def _own_scores(run: Run, X, Y, X_test, Y_test) -> dict[str, dict[str, float]]:
@@ -211,7 +227,37 @@ def scores_of(true: np.ndarray, predicted: np.ndarray, probs: np.ndarray) -> dic
         "micro": f1(true, found, "micro"),
         "macro": f1(true, found, "macro"),
         "row": float(of_rows.mean()),
-        "p_at_1": float(known[np.arange(len(known)), probs.argmax(axis=1)].mean()),
+        **_ranking(known, probs),
+        "hamming": float((known != found).mean()),
+        "set_accuracy": float((known == found).all(axis=1).mean()),
         "n_predicted": float(found.sum(axis=1).mean()),
         "n_true": float(known.sum(axis=1).mean()),
     }
+
+
+def _ranking(known: np.ndarray, probs: np.ndarray) -> dict[str, float]:
+    """Return P@1 and P@5 of all rows, and nDCG@5 of those with labels."""
+    order = np.argsort(-probs, axis=1, kind="stable")[:, :LARGEST]
+    hits = np.take_along_axis(known, order, axis=1)
+    gains = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
+    best = np.cumsum(gains)[np.minimum(known.sum(axis=1), hits.shape[1]) - 1]
+    labelled = known.any(axis=1)
+    return {
+        "p_at_1": float(hits[:, 0].mean()),
+        "p_at_5": float(hits.mean()),
+        "ndcg_at_5": float(((hits @ gains) / best)[labelled].mean()),
+    }
+
+
+def _forget_peak() -> None:
+    """Let the peak of the memory of this process begin anew, where the system can (Linux)."""
+    file = Path("/proc/self/clear_refs")
+    if file.exists():
+        file.write_text("5", encoding="ascii")
+
+
+def _peak_mb() -> float | None:
+    """Return the peak of the memory of this process since then, in MB."""
+    file = Path("/proc/self/status")
+    lines = file.read_text(encoding="ascii").splitlines() if file.exists() else []
+    return next((int(line.split()[1]) / 1000 for line in lines if line.startswith("VmHWM")), None)

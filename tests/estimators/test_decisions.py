@@ -67,7 +67,8 @@ def test__decisions__all_sets__f1_and_mode_are_the_best(data, settings):
     model = SDLGMClassifier(**SMALL, **settings).fit(X, Y)
     assert model.decision_ == "f1"
     every = all_sets(5)
-    (mixture,) = model._mixtures(X)
+    (part,) = model._answers(X)
+    mixture = part._mixture()
     probs = probabilities(mixture, every)
     np.testing.assert_allclose(probs.sum(axis=1), 1.0, atol=1e-6)
     np.testing.assert_allclose(probs @ every.sum(axis=1), model.predict_sparsity(X).mean, atol=1e-5)

@@ -25,6 +25,7 @@ from sdlgm._kernels.low_rank import (
 )
 from sdlgm._kernels.modes import multinomial_modes, slot_modes
 from sdlgm._kernels.random import n_blocks
+from sdlgm._kernels.ranks import interpolate
 from sdlgm._kernels.relaxed import RelaxedCounts, RelaxedGradients, relaxed_counts, relaxed_gradients
 from sdlgm._kernels.residuals import Series, read_series, write_series
 from sdlgm._kernels.rows import compress, in_unit_interval
@@ -77,6 +78,7 @@ __all__ = [
     "hidden_effect",
     "hidden_gradients",
     "in_unit_interval",
+    "interpolate",
     "low_rank_chain_modes",
     "low_rank_effect",
     "low_rank_gradients",

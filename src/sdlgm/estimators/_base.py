@@ -315,7 +315,7 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
     batch_size: int
     learning_rate: float
     lr_decay: float
-    weight_decay: float
+    weight_decay: float | Literal["auto"]
 
     def _budget_for(self, targets: TargetMatrix, unit: str) -> int:
         """Return the budget that was set, or that of these targets; raise for rows beyond it."""
@@ -326,7 +326,11 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
         check_budget(targets, max_active, unit)
         return max_active
 
-    def _train_config(self) -> train.TrainConfig:
+    def _weight_decay(self, n_rows: int | None) -> float:
+        """Return the weight decay for a number of training rows, None if it is not known."""
+        return float(self.weight_decay)
+
+    def _train_config(self, n_rows: int | None = None) -> train.TrainConfig:
         """Return the options of training for an objective without draws."""
         return train.TrainConfig(
             **self._limits(),
@@ -341,7 +345,7 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
             kl="exact",
             binarize=None,
             n_iter_no_change=None,
-            weight_decay=float(self.weight_decay),
+            weight_decay=self._weight_decay(n_rows),
         )
 
     def _train(
@@ -370,7 +374,7 @@ class SupervisedEstimator(TorchEstimator[FittedModel]):
         own = None if weights is None else weights / weights.mean()
         batches = train.ShuffledBatches(rows, int(self.batch_size), seed, prepare, targets, own)
         monitor = train.Monitor(watched.rows, seed, prepare=prepare, targets=watched.y)
-        trainer = train.Trainer(fitted.module, self._train_config(), seed)
+        trainer = train.Trainer(fitted.module, self._train_config(rows.shape[0]), seed)
         baseline = train.frequency_log_prob(cast(TargetMatrix, targets.y[:n_known]), watched.y, of_known)
         # Training begins at the frequencies, as far as the model can have them.
         uninformed = min(baseline, monitor(trainer).discrete)

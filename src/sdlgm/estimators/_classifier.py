@@ -2,22 +2,24 @@
 
 import itertools
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from sklearn.base import ClassifierMixin, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from sdlgm import train
 from sdlgm._progress import Progress
-from sdlgm.errors import NumericalError
+from sdlgm.estimators._answers import Answers, answers
 from sdlgm.estimators._base import (
     SUPERVISED_CONSTRAINTS,
     HeldOut,
@@ -29,27 +31,37 @@ from sdlgm.estimators._base import (
 )
 from sdlgm.estimators._checks import usable_device
 from sdlgm.estimators._compat import Interval, StrOptions, fit_context
-from sdlgm.estimators._decisions import DECISIONS, Decision, Leaves, Mixture, likeliest
+from sdlgm.estimators._decisions import DECISIONS, Decision
 from sdlgm.estimators._fitted import Fitted, FittedClassifier, check_finite
 from sdlgm.estimators._forest import Forest
+from sdlgm.estimators._inputs import (
+    INPUTS,
+    Inputs,
+    choose_inputs,
+    inputs_of,
+    kind_in,
+    log_loss,
+    n_inputs_in,
+    n_inputs_of,
+    scaling_for,
+    scaling_in,
+    tensors_of,
+)
 from sdlgm.estimators._limits import LARGEST_N_SAMPLES
 from sdlgm.estimators._modelfile import loadable
-from sdlgm.estimators._preparation import Columns, Scaling
+from sdlgm.estimators._preparation import Columns
 from sdlgm.estimators._profile import in_proportion
 from sdlgm.estimators._results import LabelEvaluation, LabelNumbers
 from sdlgm.estimators._targets import Labels, check_budget, labels_of, names_of_classes
-from sdlgm.estimators._thresholds import best_threshold, best_thresholds, labels_at, out_of_fold
+from sdlgm.estimators._thresholds import best_threshold, best_thresholds, out_of_fold
 from sdlgm.estimators._weights import checked_weights, weighted_targets
 from sdlgm.model.codes.label_sets import LABEL_FORMS, LabelForm
 from sdlgm.model.modules import MultiLabelModule
-from sdlgm.model.networks.members import for_each_member, mean_over_members
+from sdlgm.model.networks.members import for_each_member
 from sdlgm.model.networks.multilabel import MultiLabelConfig, Variant
-from sdlgm.model.noise import Noise
 from sdlgm.train.batches import Rows, TargetMatrix, dense
 
 _FOLDS = 5
-# Relaxed draws behind a probability of the paper's form.
-_PREDICTION_SAMPLES = 20
 # Settings of the module that are parameters of the estimator under the same name.
 _SAVED_AS_FITTED = (
     "variant",
@@ -61,15 +73,11 @@ _SAVED_AS_FITTED = (
     "reconstruction_weight",
     "n_members",
 )
+# Share of the weights that decays in an iteration, with few rows; how many are few; the least decay of more.
+_DECAY, _FEW_ROWS, _LEAST_DECAY = 0.009, 3000, 0.1
 # With more labels than these, predictions are sparse.
 _MOST_DENSE_LABELS = 4096
 _CV_THRESHOLDS = {"cv", "cv_per_label"}
-
-
-class _OfMembers(Protocol):
-    """A method of the module that returns values for each member and row."""
-
-    def __call__(self, x: Tensor, *, n_samples: int, noise: Noise) -> Tensor: ...
 
 
 @loadable
@@ -115,8 +123,18 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         Dropout rate of the encoder's hidden layers.
     input_dropout : float, default=0.3
         Dropout rate of the encoder's inputs.
-    weight_decay : float, default=0.1
-        Weight decay, decoupled from the gradient as in AdamW.
+    weight_decay : float or "auto", default="auto"
+        Weight decay, decoupled from the gradient as in AdamW. ``"auto"`` is 0.009 / ``learning_rate`` up to 3,000
+        training rows, and less in proportion to their number above that; it is never less than 0.1, which it is for
+        `partial_fit`, and for ``variant="gen"`` and ``"con"``, whose model of x restrains the labels.
+    inputs : {"auto", "standard", "ranks", "sparse"}, default="auto"
+        What the networks see of a row. ``"standard"``: columns of mean 0 and standard deviation 1. ``"ranks"``: each
+        column brought to a normal distribution by the ranks of its values, which heavy tails do not disturb.
+        ``"sparse"``: principal components of the columns as they are, 1,024 at most, and a linear path from them to the
+        labels beside the hidden layers, for texts. The last two need ``variant="dis"``. ``"auto"`` is "ranks" for that
+        variant; of rows that are mostly zeros it is "sparse" or "standard", whichever has the larger log q(y | x) of
+        held-out rows in two short fits (with ``max_time``, or more than 10,000 columns, "sparse" without them). For
+        other variants and the first call of `partial_fit` it is "standard".
     reconstruction_weight : float, default=0.01
         Weight of the model of x, for ``variant="gen"`` and ``"con"``.
     n_members : int, default=1
@@ -171,6 +189,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         Whether y was one class for each row.
     decision_ : str
         How labels are decided on: "f1", "mode", "count" or "threshold".
+    inputs_ : str
+        What the networks see of a row: "standard", "ranks" or "sparse".
     threshold_ : float or ndarray of shape (n_labels,)
         The threshold, for ``decision="threshold"``.
     n_iter_ : int
@@ -206,6 +226,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         "decision": [StrOptions({"auto", *DECISIONS})],
         "threshold": [Interval(Real, 0, 1, closed="both"), StrOptions(_CV_THRESHOLDS), None],
         "input_dropout": [Interval(Real, 0, 1, closed="left")],
+        "weight_decay": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "inputs": [StrOptions({"auto", *INPUTS})],
         "reconstruction_weight": [Interval(Real, 0, None, closed="left")],
         "n_members": [Interval(Integral, 1, None, closed="left")],
         "n_trees": [Interval(Integral, 0, None, closed="left")],
@@ -233,7 +255,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         activation: Literal["silu", "relu"] = "silu",
         dropout: float = 0.5,
         input_dropout: float = 0.3,
-        weight_decay: float = 0.1,
+        weight_decay: float | Literal["auto"] = "auto",
+        inputs: Literal["auto", "standard", "ranks", "sparse"] = "auto",
         reconstruction_weight: float = 0.01,
         n_members: int = 1,
         n_trees: int = 0,
@@ -266,6 +289,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         self.dropout = dropout
         self.input_dropout = input_dropout
         self.weight_decay = weight_decay
+        self.inputs: Inputs | Literal["auto"] = inputs
         self.reconstruction_weight = reconstruction_weight
         self.n_members = n_members
         self.n_trees = n_trees
@@ -323,10 +347,11 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         further = None if unlabelled is None else self._validate_rows(unlabelled, reset=False)
         if further is not None and self.variant == "dis":
             raise ValueError("variant='dis' cannot use rows without labels; use variant='gen' or 'con'")
+        seed = self._seed_of(self.random_state)
+        inputs = self._choose_inputs(rows, labels.indicator, max_active, seed, weights)
         threshold = 0.5
         if not labels.single:
-            threshold = self._choose_threshold(rows, labels.indicator, further, max_active, weights)
-        seed = self._seed_of(self.random_state)
+            threshold = self._choose_threshold(rows, labels.indicator, further, max_active, inputs, weights)
         held_out = None
         if self.early_stopping:
             kept, watched = self._split(rows.shape[0], seed, weights)
@@ -334,7 +359,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             held_out = HeldOut(cast(Rows, rows[watched]), cast(TargetMatrix, indicator[watched]))
             rows, labels = cast(Rows, rows[kept]), replace(labels, indicator=cast(TargetMatrix, indicator[kept]))
             weights = None if weights is None else weights[kept]
-        fitted = self._new_model(rows, labels, threshold, max_active, seed, weights)
+        fitted = self._new_model(rows, labels, threshold, max_active, inputs, seed, weights)
         if held_out is not None:
             for _ in fitted.scaled_batches(held_out.rows):  # raise for bad values before training
                 pass
@@ -403,7 +428,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         seed = self._seed_of(self.random_state)
         if first:
             max_active = self._budget_for(labels.indicator, "labels")
-            fitted = self._new_model(rows, labels, 0.5, max_active, seed, weights)
+            inputs: Inputs = "standard" if self.inputs == "auto" else self.inputs
+            fitted = self._new_model(rows, labels, 0.5, max_active, inputs, seed, weights)
         else:
             fitted = self._fitted
             self._check_same_model(self.max_active_)
@@ -442,12 +468,14 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         labels: Labels,
         threshold: float | np.ndarray,
         max_active: int,
+        inputs: Inputs,
         seed: int,
         weights: np.ndarray | None,
     ) -> FittedClassifier:
         """Return the model before its first iteration."""
         columns, indicator, device = Columns.of(rows, weights), labels.indicator, usable_device(self.device)
-        config = self._model_config(rows.shape[1], indicator.shape[1], max_active)
+        scaling = scaling_for(inputs, rows, columns, weights, seed)
+        config = self._model_config(n_inputs_of(scaling), indicator.shape[1], max_active, inputs)
         module = train.seeded(lambda: MultiLabelModule(config), seed)
         if weights is None:
             shares = np.asarray(indicator.sum(axis=0)) / indicator.shape[0]
@@ -455,7 +483,6 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             shares = weights @ indicator / weights.sum()
         frequencies = torch.tensor(shares, dtype=torch.float32)
         module.adapt_to(frequencies, torch.tensor(columns.varies))
-        scaling = Scaling.standardizing(columns)
         forest = None
         if self.n_trees:
             with Progress(f"fit {self.n_trees} trees", visible=bool(self.verbose)):
@@ -481,6 +508,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         self.single_label_ = fitted.single_label
         self.threshold_ = fitted.threshold
         self.decision_: Decision = fitted.decision
+        self.inputs_ = inputs_of(fitted.scaling)
         self.module_ = fitted.module
         self.max_active_ = fitted.module.config.n_slots
         return self
@@ -491,6 +519,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         of_rows: TargetMatrix,
         further: Rows | None,
         max_active: int,
+        inputs: Inputs,
         weights: np.ndarray | None,
     ) -> float | np.ndarray:
         if not isinstance(self.threshold, str):
@@ -498,7 +527,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         indicator = dense(of_rows).astype(np.int64, copy=False)
         if len(indicator) < _FOLDS:
             raise ValueError(f"threshold={self.threshold!r} needs at least {_FOLDS} rows; give a number")
-        of_fold = cast(Self, clone(self)).set_params(threshold=None, max_active=max_active, verbose=0)
+        of_fold = cast(Self, clone(self)).set_params(threshold=None, max_active=max_active, inputs=inputs, verbose=0)
         of_fold.set_params(max_time=self._limits()["max_time"])
         numbers = itertools.count()
         progress = Progress("choose the threshold", _FOLDS, unit="folds", visible=bool(self.verbose))
@@ -518,7 +547,37 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         choose = best_thresholds if self.threshold == "cv_per_label" else best_threshold
         return choose(indicator, probs, max_active, weights)
 
-    def _model_config(self, n_inputs: int, n_labels: int, max_active: int) -> MultiLabelConfig:
+    def _choose_inputs(
+        self, rows: Rows, indicator: TargetMatrix, max_active: int, seed: int, weights: np.ndarray | None
+    ) -> Inputs:
+        if self.inputs != "auto":
+            return self.inputs
+        if self.variant != "dis":
+            return "standard"
+        tried = cast(Self, clone(self)).set_params(threshold=None, max_active=max_active, n_members=1, n_trees=0)
+        tried.set_params(early_stopping=False, checkpoint_dir=None, resume=False, random_state=seed, verbose=0)
+
+        def loss(inputs: Inputs, fitted: np.ndarray, held_out: np.ndarray) -> float:
+            own = None if weights is None else weights[fitted]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # that of the fit itself counts
+                tried.set_params(inputs=inputs).fit(rows[fitted], indicator[fitted], own)
+            if tried.interrupted_:
+                raise KeyboardInterrupt
+            share = None if weights is None else weights[held_out]
+            return log_loss(indicator[held_out], tried.predict_proba(rows[held_out]), share)
+
+        return choose_inputs(rows, loss, seed, may_try=self.max_time is None)
+
+    def _weight_decay(self, n_rows: int | None) -> float:
+        if not isinstance(self.weight_decay, str):
+            return float(self.weight_decay)
+        if n_rows is None or self.variant != "dis":
+            return _LEAST_DECAY
+        of_rows = _DECAY * min(1.0, _FEW_ROWS / n_rows)
+        return max(_LEAST_DECAY, of_rows / float(self.learning_rate))
+
+    def _model_config(self, n_inputs: int, n_labels: int, max_active: int, inputs: Inputs) -> MultiLabelConfig:
         return MultiLabelConfig(
             n_inputs=n_inputs,
             n_labels=n_labels,
@@ -534,6 +593,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             n_members=int(self.n_members),
             gate_temperature=float(self.temperature),
             feature_temperature=float(self.temperature),
+            linear_path=inputs == "sparse",
         )
 
     def _limits(self) -> Limits:
@@ -541,9 +601,9 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         limits, n_fits = super()._limits(), _FOLDS + 1 if isinstance(self.threshold, str) else 1
         return {**limits, "max_time": limits["max_time"] and limits["max_time"] / n_fits}
 
-    def _train_config(self) -> train.TrainConfig:
+    def _train_config(self, n_rows: int | None = None) -> train.TrainConfig:
         config = replace(
-            super()._train_config(),
+            super()._train_config(n_rows),
             kl_warmup=float(self.kl_warmup),
             n_samples=int(self.n_samples),
             n_iter_no_change=int(self.n_iter_no_change) if self.early_stopping else None,
@@ -557,6 +617,11 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         if self.threshold is not None and self.decision not in ("auto", "threshold"):
             raise ValueError(
                 f"decision={self.decision!r} has no threshold, and threshold={self.threshold!r}; leave one of them out"
+            )
+        if self.inputs in ("ranks", "sparse") and self.variant != "dis":
+            raise ValueError(
+                f"inputs={self.inputs!r} cannot be scaled back to rows, which variant={self.variant!r} models; "
+                "use inputs='standard', or variant='dis'"
             )
 
     def _decision_of_settings(self) -> Decision:
@@ -581,7 +646,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
 
         """
         check_is_fitted(self)
-        return np.concatenate([*self._presence(self._validate_rows(X, reset=False))])
+        return np.concatenate([part.presence for part in self._answers(X)])
 
     def decision_function(self, X) -> np.ndarray:
         """Return the log-odds of each label, log(p / (1 - p)) of `predict_proba`.
@@ -624,7 +689,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
 
         """
         check_is_fitted(self)
-        parts = self._predicted(self._validate_rows(X, reset=False), decision)
+        decision = self._checked_decision(decision)
+        parts = (part.predicted(decision) for part in self._answers(X))
         if self.single_label_:
             return np.concatenate([self.classes_[part.argmax(axis=1)] for part in parts])
         if sparse_output is None:
@@ -668,7 +734,7 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
 
         """
         check_is_fitted(self)
-        probs = np.concatenate([*self._numbers(self._validate_rows(X, reset=False))])
+        probs = np.concatenate([part.numbers for part in self._answers(X)])
         return LabelNumbers(probs @ np.arange(probs.shape[1]), probs)
 
     def score(self, X, y, sample_weight=None) -> float:
@@ -688,7 +754,8 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         rows, true = self._rows_and_labels(X, y)
         weights = None if sample_weight is None else checked_weights(sample_weight, rows.shape[0])
         hits, total, start = 0.0, 0.0, 0
-        for predicted in self._predicted(rows, None):
+        for part in answers(self._fitted, rows):
+            predicted = part.predicted(self.decision_)
             own = slice(start, start := start + len(predicted))
             known, found = dense(cast(Rows, true[own])), _with_columns(predicted, true.shape[1])
             share = np.ones(len(found)) if weights is None else weights[own]
@@ -717,16 +784,17 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         n_rows, n_labels = true.shape
         hits, n_predicted, n_true = (np.zeros(n_labels, np.int64) for _ in range(3))
         n_exact, n_expected, log_loss, start = 0, 0.0, 0.0, 0
-        parts = zip(self._predicted(rows, decision), self._presence(rows), self._numbers(rows), strict=True)
-        for indicator, presence, numbers in parts:  # memory does not grow with the rows
+        decision = self._checked_decision(decision)
+        for part in answers(self._fitted, rows):  # memory does not grow with the rows
+            indicator = part.predicted(decision)
             own = slice(start, start := start + len(indicator))
             known = dense(cast(Rows, true[own])) > 0
-            predicted, probs = _with_columns(indicator, n_labels) > 0, _with_columns(presence, n_labels)
+            predicted, probs = _with_columns(indicator, n_labels) > 0, _with_columns(part.presence, n_labels)
             hits += (known & predicted).sum(axis=0)
             n_predicted += predicted.sum(axis=0)
             n_true += known.sum(axis=0)
             n_exact += int((known == predicted).all(axis=1).sum())
-            n_expected += float((numbers @ np.arange(numbers.shape[1])).sum())
+            n_expected += float(part.expected_number.sum())
             log_loss -= float(np.log(np.clip(np.where(known, probs, 1 - probs), 1e-12, 1.0)).sum())
         total = n_predicted + n_true
         of_labels, present = 2 * hits / np.where(total > 0, total, 1), n_true > 0
@@ -814,68 +882,16 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
         check_finite("x", rows)
         return rows
 
-    def _predicted(self, rows: Rows, decision: Decision | None) -> Iterator[np.ndarray]:
-        """Iterate over the labels that are predicted, as indicator matrices of some rows."""
+    def _checked_decision(self, decision: Decision | None) -> Decision:
+        """Return the decision that is meant, or raise for one that there is not."""
         if decision is None:
-            decision = self.decision_
+            return self.decision_
         if decision not in DECISIONS:
             raise ValueError(f"decision={decision!r}; it is one of {', '.join(DECISIONS)}, or None")
-        if self.single_label_:
-            for probs in self._presence(rows):
-                yield np.eye(probs.shape[1], dtype=np.int64)[probs.argmax(axis=1)]
-        elif decision in ("f1", "mode"):
-            for mixture in self._mixtures(rows):
-                yield mixture.largest_f1() if decision == "f1" else mixture.most_probable()
-        elif decision == "count":
-            for probs, numbers in zip(self._presence(rows), self._numbers(rows), strict=True):
-                yield likeliest(probs, numbers @ np.arange(numbers.shape[1]))
-        else:
-            for probs in self._presence(rows):
-                yield labels_at(probs, self.threshold_, self.max_active_).astype(np.int64)
+        return decision
 
-    def _presence(self, rows: Rows) -> Iterator[np.ndarray]:
-        """Iterate over the probabilities of labels of some rows."""
-        for mean in self._mean_over_members(rows, self.module_.presence, 0):
-            probs = np.clip(mean, 0.0, 1.0)
-            if self.single_label_:
-                probs = np.maximum(probs, np.finfo(np.float64).tiny)  # uniform if all are zero
-                probs /= probs.sum(axis=1, keepdims=True)
-            yield probs
-
-    def _numbers(self, rows: Rows) -> Iterator[np.ndarray]:
-        """Iterate over the distributions of the number of labels of some rows."""
-        for probs in self._mean_over_members(rows, self.module_.number_of_labels, 1):
-            total = probs.sum(axis=1, keepdims=True)
-            if not total.all():  # no number within the budget has a probability above zero
-                raise NumericalError("the number of labels cannot be computed: the logits of the labels are too large")
-            yield probs / total
-
-    def _mixtures(self, rows: Rows) -> Iterator[Mixture]:
-        """Iterate over distributions over sets of labels, for some rows at a time."""
-        forest = self._fitted.forest
-        for x in self._fitted.scaled_batches(rows):
-            noise = Noise.seeded(0, self._fitted.device)
-            with torch.inference_mode():
-                members = self.module_.sets(x, n_samples=_PREDICTION_SAMPLES, noise=noise)
-            for member in members:
-                check_finite("the labels", member.logits)
-            yield Mixture(members, None if forest is None else Leaves(forest, x.cpu().numpy()))
-
-    def _mean_over_members(self, rows: Rows, of_members: _OfMembers, of_trees: int) -> Iterator[np.ndarray]:
-        """Iterate over means over members; with trees, of that and their votes (see `Forest.votes`)."""
-        forest = self._fitted.forest
-        for x in self._fitted.scaled_batches(rows):
-            noise = Noise.seeded(0, self._fitted.device)
-            with torch.inference_mode():
-                values = of_members(x, n_samples=_PREDICTION_SAMPLES, noise=noise)
-                check_finite("the labels", values)
-                mean = mean_over_members(values, self.module_.config.n_members).cpu().double().numpy()
-            if forest is not None:
-                votes = forest.votes(x.cpu().numpy())[of_trees]
-                common = min(mean.shape[1], votes.shape[1])  # numbers beyond the budget have no probability
-                mean[:, :common] += votes[:, :common]
-                mean /= 2
-            yield mean
+    def _answers(self, X) -> Iterator[Answers]:
+        return answers(self._fitted, self._validate_rows(X, reset=False))
 
     # Files
 
@@ -896,15 +912,19 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             "budget": self.max_active_,
             "threshold": threshold,
             "decision": self.decision_,
+            "inputs": self.inputs_,
+            "n_inputs": n_inputs_of(self._fitted.scaling),
         }
 
     def _fitted_tensors(self) -> dict[str, Tensor]:
-        forest = self._fitted.forest
-        return {} if forest is None else {f"forest.{name}": tensor for name, tensor in forest.tensors().items()}
+        forest, of_inputs = self._fitted.forest, tensors_of(self._fitted.scaling)
+        of_forest = {} if forest is None else forest.tensors()
+        return of_inputs | {f"forest.{name}": tensor for name, tensor in of_forest.items()}
 
     def _module_factory(self, document: dict[str, Any]) -> Callable[[], MultiLabelModule]:
         budget = checked_budget(document["budget"], self.max_active)
-        config = self._model_config(self.n_features_in_, len(document["classes"]), budget)
+        n_inputs = n_inputs_in(document, self.n_features_in_)
+        config = self._model_config(n_inputs, len(document["classes"]), budget, kind_in(document))
         return lambda: MultiLabelModule(config)
 
     def _restore(self, base: Fitted, document: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
@@ -918,13 +938,14 @@ class SDLGMClassifier(ClassifierMixin, SupervisedEstimator[FittedClassifier]):
             raise ValueError(f"n_trees={self.n_trees} does not fit the trees in the file")
         forest = None
         if of_forest:
-            forest = Forest.from_tensors(of_forest, int(self.n_trees), self.n_features_in_, len(classes))
+            n_inputs = n_inputs_in(document, self.n_features_in_)
+            forest = Forest.from_tensors(of_forest, int(self.n_trees), n_inputs, len(classes))
         decision = document.get("decision", "threshold")  # earlier files have none
         if decision not in DECISIONS:
             raise ValueError(f"decision={decision!r}; it is one of {', '.join(DECISIONS)}")
         return self._publish(
             FittedClassifier(
-                **vars(base),
+                **vars(replace(base, scaling=scaling_in(document, tensors, base.scaling))),
                 classes=classes,
                 single_label=single_label,
                 threshold=_checked_threshold(document["threshold"], len(classes)),

@@ -30,6 +30,7 @@ MIGRATIONS: Sequence[Migration] = (
     # Models of 0.3.0 that were written before its release lack these too.
     Migration("SDLGM", "refine", "0.3.1", 0.0),
     Migration("SDLGMClassifier", "decision", "0.3.1", "auto"),
+    Migration("SDLGMClassifier", "inputs", "0.3.1", "standard"),
     Migration("SDLGMClassifier", "early_stopping", "0.3.1", False),
     Migration("SDLGMClassifier", "validation_fraction", "0.3.1", 0.1),
     Migration("SDLGMClassifier", "n_iter_no_change", "0.3.1", 10),

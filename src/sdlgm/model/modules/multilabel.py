@@ -98,26 +98,40 @@ class MultiLabelModule(TemperedModule):
 
         For ``monte_carlo`` it is that of relaxed slots, with the same noise for all rows.
         """
-        return self._presence_of(self.inference(x).labels, n_samples, noise)
+        return self.presence_of(self.inference(x).labels, n_samples=n_samples, noise=noise)
 
     def number_of_labels(
         self, x: Float[Tensor, "batch D"], *, n_samples: int, noise: Noise
     ) -> Float[Tensor, "rows numbers"]:
         """Return the distribution of the number of labels."""
-        labels = self.inference(x).labels
-        return label_sets.number_of_labels(labels, self.config.form, self._presence_of(labels, n_samples, noise))
+        return self.number_of_labels_of(self.inference(x).labels, n_samples=n_samples, noise=noise)
 
     def sets(self, x: Float[Tensor, "batch D"], *, n_samples: int, noise: Noise) -> tuple[SetDistribution, ...]:
         """Return the distribution over sets of labels of each member.
 
         For ``monte_carlo`` labels are independent given x, with the probabilities of `presence`.
         """
-        labels = self.inference(x).labels
-        presence = self._presence_of(labels, n_samples, noise)
-        sets = label_sets.set_distribution(labels, self.config.form, presence)
-        return tuple(sets[start : start + len(x)] for start in range(0, len(presence), len(x)))
+        return self.sets_of(self.inference(x).labels, len(x), n_samples=n_samples, noise=noise)
 
-    def _presence_of(self, labels: SlotDistribution | SubsetDistribution, n_samples: int, noise: Noise) -> Tensor:
+    def number_of_labels_of(
+        self, labels: SlotDistribution | SubsetDistribution, *, n_samples: int, noise: Noise
+    ) -> Float[Tensor, "rows numbers"]:
+        """Return the distribution of the number of labels of a posterior."""
+        presence = self.presence_of(labels, n_samples=n_samples, noise=noise)
+        return label_sets.number_of_labels(labels, self.config.form, presence)
+
+    def sets_of(
+        self, labels: SlotDistribution | SubsetDistribution, n_rows: int, *, n_samples: int, noise: Noise
+    ) -> tuple[SetDistribution, ...]:
+        """Return the distribution over sets of labels of each member, from the posterior of ``n_rows`` rows."""
+        presence = self.presence_of(labels, n_samples=n_samples, noise=noise)
+        sets = label_sets.set_distribution(labels, self.config.form, presence)
+        return tuple(sets[start : start + n_rows] for start in range(0, len(presence), n_rows))
+
+    def presence_of(
+        self, labels: SlotDistribution | SubsetDistribution, *, n_samples: int, noise: Noise
+    ) -> Float[Tensor, "rows K"]:
+        """Return the probability of each label of a posterior."""
         if self.config.form == "monte_carlo":
             assert isinstance(labels, SlotDistribution)
             return label_sets.repeatable_presence(labels, self.temperatures, n_samples, noise)

@@ -33,6 +33,8 @@ class MultiLabelConfig:
     n_members: int
     gate_temperature: float
     feature_temperature: float
+    linear_path: bool = False
+    """Whether the log-odds of the labels have a linear function of the inputs added."""
 
     @property
     def n_unnamed(self) -> int:
@@ -65,12 +67,19 @@ class LabelEncoder(nn.Module):
         self.labels = MemberLinear(config.n_members, sizes[-1], config.n_labels)
         self.gate = MemberLinear(config.n_members, sizes[-1], 1) if config.form != "subset" else None
         self.unnamed = MemberLinear(config.n_members, sizes[-1], config.n_unnamed) if config.n_unnamed else None
+        self.linear = None
+        if config.linear_path:
+            self.linear = nn.Parameter(torch.zeros(config.n_members, config.n_inputs, config.n_labels))
         self.n_logits = config.n_labels + 1
 
     def forward(self, x: Float[Tensor, "batch D"], generator: torch.Generator | None = None) -> LabelPosterior:
         n_members, n_slots = self.config.n_members, self.config.n_slots
-        hidden = self.trunk(x.expand(n_members, *x.shape), generator)
-        logits = self.labels(hidden).flatten(0, 1)
+        of_members = x.expand(n_members, *x.shape)
+        hidden = self.trunk(of_members, generator)
+        logits = self.labels(hidden)
+        if self.linear is not None:
+            logits = torch.baddbmm(logits, of_members, self.linear)
+        logits = logits.flatten(0, 1)
         if self.gate is None:
             labels = SubsetDistribution(logits, n_slots)
         else:
