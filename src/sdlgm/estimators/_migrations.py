@@ -28,6 +28,7 @@ MIGRATIONS: Sequence[Migration] = (
     Migration("SDLGM", "posterior_rank", "0.3.0", None),
     Migration("SDLGM", "rate", "0.3.0", 1.0),
     # Models of 0.3.0 that were written before its release lack these too.
+    Migration("SDLGM", "deviation", "0.3.1", None),
     Migration("SDLGMClassifier", "decision", "0.3.1", "auto"),
     Migration("SDLGMClassifier", "early_stopping", "0.3.1", False),
     Migration("SDLGMClassifier", "validation_fraction", "0.3.1", 0.1),
