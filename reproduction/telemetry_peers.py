@@ -133,10 +133,12 @@ def wavelets(data: Telemetry) -> Iterator[Candidate]:
 
     shape = (-1, data.n_columns, data.length)
     for name in BASES:
-        sizes = [len(part) for part in pywt.wavedec(np.zeros(data.length), name, mode="periodization")]
+        halvings = (data.length & -data.length).bit_length() - 1  # a level halves the length, which has to be even
+        options = {"mode": "periodization", "level": min(pywt.dwt_max_level(data.length, name), halvings)}
+        sizes = [len(part) for part in pywt.wavedec(np.zeros(data.length), name, **options)]
 
-        def forward(rows: np.ndarray, name: str = name) -> np.ndarray:
-            parts = pywt.wavedec(rows.reshape(shape), name, mode="periodization", axis=2)
+        def forward(rows: np.ndarray, name: str = name, options: dict[str, Any] = options) -> np.ndarray:
+            parts = pywt.wavedec(rows.reshape(shape), name, **options, axis=2)
             return np.concatenate(parts, axis=2).reshape(len(rows), -1)
 
         def back(values: np.ndarray, name: str = name, sizes: Sequence[int] = sizes) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ import scipy.sparse as sp
 from sklearn.linear_model import Ridge
 
 from reproduction import telemetry, telemetry_data
+from reproduction.pages.telemetry import _compared as compared
+from reproduction.pages.telemetry import _least_error as least_error
 from reproduction.pages.telemetry import page
 from reproduction.telemetry_data import Part, Source, Telemetry, prepared
 from reproduction.telemetry_levels import Levels
@@ -90,6 +93,16 @@ def test__peer__more_bits__have_less_error(name, monkeypatch):
     assert most < 0.5 * least
 
 
+def test__wavelets__length_that_is_no_power_of_two__are_read_back():
+    pytest.importorskip("pywt")
+    data, series = toy(), np.random.default_rng(0).normal(size=(30, 3, 12)).astype(np.float32)
+    data = replace(data, train=Part(series), test=Part(series))
+    errors = [
+        np.abs(one.code(data.test.rows).decoded - data.test.rows).max() for one in PEERS["wavelets"].candidates(data)
+    ]
+    assert min(errors) < 0.5
+
+
 def test__chosen__settings__by_validation_alone():
     points = [
         {"data": "a", "system": "s", "validation_bits_per_sample": bits, "validation_fvu": fvu, "fvu": 1 - fvu}
@@ -135,6 +148,24 @@ def test__prediction__ridge__is_that_of_scikit_learn():
         found[penalty] = [np.sqrt(np.square(model.predict(rows) - y.ravel()).mean()) for rows, y in parts]
     best = min(found, key=lambda penalty: found[penalty][0])
     assert telemetry.prediction_error(data, [train, validation, test]) == pytest.approx(found[best])
+
+
+def test__page__least_error__is_that_of_a_setting_or_between_two():
+    points = [{"bits_per_sample": bits, "fvu": fvu} for bits, fvu in ((0.1, 0.8), (0.2, 0.9), (0.3, 0.4))]
+    assert least_error(points, 0.05) is None
+    assert least_error(points, 0.1) == 0.8
+    assert least_error(points, 0.2) == pytest.approx(0.6)  # between the first and the last
+    assert least_error(points, 0.5) == 0.4
+
+
+def test__page__sdlgm_that_uses_fewer_bits__is_compared_with_what_the_rate_allows():
+    own = {"data": "a", "system": "sdlgm", "rate": 0.5, "validation_fvu": 0.5, "fvu": 0.5, "bits_per_sample": 0.1}
+    other = {"data": "a", "system": "pca", "title": "PCA", "fvu": 0.25, "bits_per_sample": 0.4}
+    assert compared({"rows": [own], "points": [other]}, "a", 0.5) == (2.0, "PCA")
+    assert compared({"rows": [own], "points": [other]}, "a", 0.2) is None
+    wide = {**own, "bits_per_sample": 0.6}  # more than for the validation windows
+    finer = {**other, "fvu": 0.125, "bits_per_sample": 0.6}
+    assert compared({"rows": [wide], "points": [other, finer]}, "a", 0.5) == (4.0, "PCA")
 
 
 def test__levels__bytes__are_the_levels_again_and_new_ones_too():
