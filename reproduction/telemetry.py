@@ -132,6 +132,10 @@ def reproduce_telemetry(
             if result["system"] == REFERENCE:
                 sources[result["data"]]["references"] = result["references"]
         sources = {name: sources[name] for name in SOURCES if name in sources}
+        done = {(result["data"], result["system"]) for result in results}
+        for name, source in sources.items():
+            before = kept["data"].get(name, {}).get("systems", ())
+            source["systems"] = [one for one in SYSTEMS if one in before or (name, one) in done]
         points = [*kept["points"], *(point for result in results for point in result["points"])]
         rows = [row for name in sources for system in SYSTEMS for row in chosen(points, name, system)]
         ratios = [row for name in sources for system in SYSTEMS for row in within_loss(points, sources[name], system)]

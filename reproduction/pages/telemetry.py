@@ -216,7 +216,19 @@ def _verdicts(result: Result) -> list[str]:
         f"- Less error than all others at all these rates: {', '.join(met) or 'no data set'}; the goal is 5G and "
         f"{OTHERS_WANTED} others. Less than PCA as it is: {', '.join(ahead) or 'no data set'}.",
         *_ratio_goal(result),
+        *_not_run(result),
     ]
+
+
+def _not_run(result: Result) -> list[str]:
+    """Say which systems some data sets lack."""
+    titles = {point["system"]: point["title"] for point in result["points"]}
+    missing = {
+        source["title"]: [title for system, title in titles.items() if system not in source["systems"]]
+        for source in result["data"].values()
+    }
+    texts = [f"{', '.join(systems)} for {title}" for title, systems in missing.items() if systems]
+    return [f"- Not run: {'; '.join(texts)}."] if texts else []
 
 
 def _verdict(found: tuple[float, str] | None) -> str:

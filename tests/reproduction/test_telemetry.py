@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 from reproduction import telemetry, telemetry_data
 from reproduction.pages.telemetry import _compared as compared
 from reproduction.pages.telemetry import _least_error as least_error
-from reproduction.pages.telemetry import page
+from reproduction.pages.telemetry import page as text_of
 from reproduction.telemetry_data import Part, Source, Telemetry, prepared
 from reproduction.telemetry_levels import Levels
 from reproduction.telemetry_peers import PEERS, histogram_bits, packages_of, quantized
@@ -225,11 +225,15 @@ def test__telemetry__small_run__has_rows_and_a_page(known, monkeypatch, tmp_path
     of_labelled = [point for point in result["points"] if point["data"] == "labelled"]
     assert all(0 <= point["auroc"] <= 1 for point in of_labelled)
     assert all(0 < point["f1_of_codes"] <= 1 for point in of_labelled if point["system"] == "sdlgm-levels")
+    assert result["data"]["waves"]["systems"] == [one for one in telemetry.SYSTEMS if one in systems]
+    assert "Not run" not in text_of(result)
+    part = {**result, "data": {**result["data"], "waves": {**result["data"]["waves"], "systems": ["pca"]}}}
+    assert "- Not run: SDLGM, SDLGM, levels apart, PCA, levels apart" in text_of(part)
     again = telemetry.reproduce_telemetry(out, data=["labelled"], systems=["pca"], n_jobs=1, work_folder=tmp_path)
     assert {name: again[name] for name in ("data", "rows", "ratios")} == {
         name: result[name] for name in ("data", "rows", "ratios")
     }  # what other runs have found is kept
-    text = page(result)
+    text = text_of(result)
     assert "| PCA, rounded | ideal |" in text
     assert "## Labelled waves" in text
     assert "isolation forest" in text
