@@ -139,7 +139,8 @@ def reproduce_telemetry(
         points = [*kept["points"], *(point for result in results for point in result["points"])]
         rows = [row for name in sources for system in SYSTEMS for row in chosen(points, name, system)]
         ratios = [row for name in sources for system in SYSTEMS for row in within_loss(points, sources[name], system)]
-        content = {"data": sources, "rows": rows, "ratios": ratios, "points": points}
+        not_run = [source.title for name, source in SOURCES.items() if name not in sources]
+        content = {"data": sources, "not_run": not_run, "rows": rows, "ratios": ratios, "points": points}
         return publish(out, content | {"limits": LIMITS, "protocol": PROTOCOL})
 
     runs = [run for name in data for system in systems for run in _runs_of(name, system)]

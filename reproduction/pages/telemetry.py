@@ -222,12 +222,16 @@ def _verdicts(result: Result) -> list[str]:
 
 def _not_run(result: Result) -> list[str]:
     """Say which systems some data sets lack."""
-    titles = {point["system"]: point["title"] for point in result["points"]}
+    titles = {"product": "product quantisation", "sparse": "top-k sparse autoencoder", "vq": "quantised autoencoder"}
+    titles |= {point["system"]: point["title"] for point in result["points"]}
     missing = {
         source["title"]: [title for system, title in titles.items() if system not in source["systems"]]
         for source in result["data"].values()
     }
-    texts = [f"{', '.join(systems)} for {title}" for title, systems in missing.items() if systems]
+    texts = [
+        *result["not_run"],
+        *(f"{', '.join(systems)} for {title}" for title, systems in missing.items() if systems),
+    ]
     return [f"- Not run: {'; '.join(texts)}."] if texts else []
 
 

@@ -226,9 +226,13 @@ def test__telemetry__small_run__has_rows_and_a_page(known, monkeypatch, tmp_path
     assert all(0 <= point["auroc"] <= 1 for point in of_labelled)
     assert all(0 < point["f1_of_codes"] <= 1 for point in of_labelled if point["system"] == "sdlgm-levels")
     assert result["data"]["waves"]["systems"] == [one for one in telemetry.SYSTEMS if one in systems]
-    assert "Not run" not in text_of(result)
+    everything = {**result, "data": {**result["data"]}}
+    for name, source in result["data"].items():
+        everything["data"][name] = {**source, "systems": list(telemetry.SYSTEMS)}
+    assert "Not run" not in text_of(everything)
+    assert "- Not run: product quantisation" in text_of(result)
     part = {**result, "data": {**result["data"], "waves": {**result["data"]["waves"], "systems": ["pca"]}}}
-    assert "- Not run: SDLGM, SDLGM, levels apart, PCA, levels apart" in text_of(part)
+    assert "autoencoder, SDLGM, SDLGM, levels apart, PCA, levels apart" in text_of(part)
     again = telemetry.reproduce_telemetry(out, data=["labelled"], systems=["pca"], n_jobs=1, work_folder=tmp_path)
     assert {name: again[name] for name in ("data", "rows", "ratios")} == {
         name: result[name] for name in ("data", "rows", "ratios")
