@@ -10,8 +10,9 @@ import torch
 from sklearn.decomposition import PCA
 
 from reproduction.quality_measures import support_bits
-from reproduction.quality_networks import SparseAutoencoder, train_for
+from reproduction.quality_networks import QuantizedAutoencoder, SparseAutoencoder, train_for
 from reproduction.telemetry_data import Telemetry
+from reproduction.telemetry_levels import Levels
 
 STEPS = tuple(np.geomspace(0.25, 8.0, 11).round(3).tolist())
 """Steps of quantisation, in standard deviations of a column."""
@@ -21,6 +22,9 @@ BASES = ("haar", "db2")
 SUBSPACES, STAGES, WORD_BITS = (1, 2, 4, 8), (1, 2, 4, 6, 8), (8,)
 SPARSE_K, SPARSE_FEATURES, SPARSE_SECONDS, SPARSE_RATE = (2, 4, 8), 256, 6.0, 3e-3
 BOUNDS = tuple(np.geomspace(0.05, 6.4, 8).round(3).tolist())
+LEVEL_STEPS = (0.5, 1.0, 2.0)
+"""Steps of levels that are written apart, in standard deviations of a column."""
+BOOKS, VQ_HIDDEN = (1, 2, 4, 8), (256,)
 ESCAPE_BITS = 16.0
 """Bits of a number that no training window has, beside those that say so."""
 
@@ -67,10 +71,10 @@ def quantized(values: np.ndarray, step: float, dead_zone: float) -> np.ndarray:
 
 
 def _transform(
-    data: Telemetry, forward: Callable[[np.ndarray], np.ndarray], back: Callable[[np.ndarray], np.ndarray]
+    rows: np.ndarray, forward: Callable[[np.ndarray], np.ndarray], back: Callable[[np.ndarray], np.ndarray]
 ) -> Iterator[Candidate]:
     """Yield quantised coefficients of a linear transform, one candidate for each step and dead zone."""
-    coefficients = forward(data.train.rows)
+    coefficients = forward(rows)
     for step in STEPS:
         for dead_zone in DEAD_ZONES:
             known = quantized(coefficients, step, dead_zone)
@@ -85,7 +89,29 @@ def _transform(
 def pca(data: Telemetry) -> Iterator[Candidate]:
     """All principal components with the same step; those with little variance become zero."""
     model = PCA(min(96, *data.train.rows.shape), random_state=0).fit(data.train.rows)
-    return _transform(data, model.transform, model.inverse_transform)
+    return _transform(data.train.rows, model.transform, model.inverse_transform)
+
+
+def pca_of_shapes(data: Telemetry) -> Iterator[Candidate]:
+    """Levels apart, as one system of the SDLGM has them, and principal components of what is left."""
+    for step in LEVEL_STEPS:
+        levels = Levels.of(data, step)
+
+        def shapes(rows: np.ndarray, levels: Levels = levels) -> np.ndarray:
+            return rows - levels.rows(levels.numbers(rows))
+
+        rows = shapes(data.train.rows)
+        model = PCA(min(96, *rows.shape), random_state=0).fit(rows)
+        for candidate in _transform(rows, model.transform, model.inverse_transform):
+
+            def code(
+                rows: np.ndarray, levels: Levels = levels, shapes: Any = shapes, candidate: Candidate = candidate
+            ) -> Coded:
+                numbers, coded = levels.numbers(rows), candidate.code(shapes(rows))
+                bits = coded.bits + 8.0 * len(levels.to_bytes(numbers))
+                return Coded(coded.decoded + levels.rows(numbers), bits)
+
+            yield Candidate({"level step": step, **candidate.setting}, code)
 
 
 def dct(data: Telemetry) -> Iterator[Candidate]:
@@ -98,7 +124,7 @@ def dct(data: Telemetry) -> Iterator[Candidate]:
     def back(values: np.ndarray) -> np.ndarray:
         return scipy.fft.idct(values.reshape(shape), norm="ortho", axis=2).reshape(len(values), -1)
 
-    return _transform(data, forward, back)
+    return _transform(data.train.rows, forward, back)
 
 
 def wavelets(data: Telemetry) -> Iterator[Candidate]:
@@ -107,17 +133,19 @@ def wavelets(data: Telemetry) -> Iterator[Candidate]:
 
     shape = (-1, data.n_columns, data.length)
     for name in BASES:
-        sizes = [len(part) for part in pywt.wavedec(np.zeros(data.length), name, mode="periodization")]
+        halvings = (data.length & -data.length).bit_length() - 1  # a level halves the length, which has to be even
+        options = {"mode": "periodization", "level": min(pywt.dwt_max_level(data.length, name), halvings)}
+        sizes = [len(part) for part in pywt.wavedec(np.zeros(data.length), name, **options)]
 
-        def forward(rows: np.ndarray, name: str = name) -> np.ndarray:
-            parts = pywt.wavedec(rows.reshape(shape), name, mode="periodization", axis=2)
+        def forward(rows: np.ndarray, name: str = name, options: dict[str, Any] = options) -> np.ndarray:
+            parts = pywt.wavedec(rows.reshape(shape), name, **options, axis=2)
             return np.concatenate(parts, axis=2).reshape(len(rows), -1)
 
         def back(values: np.ndarray, name: str = name, sizes: Sequence[int] = sizes) -> np.ndarray:
             parts = np.split(values.reshape(shape), np.cumsum(sizes)[:-1], axis=2)
             return pywt.waverec(parts, name, mode="periodization", axis=2).reshape(len(values), -1)
 
-        for candidate in _transform(data, forward, back):
+        for candidate in _transform(data.train.rows, forward, back):
             yield Candidate({"wavelet": name, **candidate.setting}, candidate.code)
 
 
@@ -219,6 +247,31 @@ def sparse_autoencoder(data: Telemetry) -> Iterator[Candidate]:
             yield Candidate({"k": k, "step": step}, code)
 
 
+def quantized_autoencoder(data: Telemetry) -> Iterator[Candidate]:
+    """Autoencoders whose code is one word out of each of some books."""
+    rows, watched = (torch.from_numpy(np.ascontiguousarray(part.rows)) for part in (data.train, data.validation))
+    for n_books in BOOKS:
+        torch.manual_seed(0)
+        model = QuantizedAutoencoder(rows.shape[1], n_books, 256, hidden=VQ_HIDDEN, seed=0)
+        pairs = ((rows, rows), (watched, watched))
+        train_for(model, *pairs, seconds=SPARSE_SECONDS, learning_rate=1e-3, seed=0)
+
+        @torch.no_grad()
+        def indices_of(X: np.ndarray, model: QuantizedAutoencoder = model) -> torch.Tensor:
+            return model.indices(model.encoded(torch.from_numpy(np.ascontiguousarray(X))))
+
+        known = indices_of(data.train.rows).numpy()
+
+        @torch.no_grad()
+        def code(
+            X: np.ndarray, model: QuantizedAutoencoder = model, known: np.ndarray = known, indices_of: Any = indices_of
+        ) -> Coded:
+            indices = indices_of(X)
+            return Coded(model.decode(indices).numpy(), histogram_bits(known, indices.numpy()))
+
+        yield Candidate({"books": n_books}, code)
+
+
 def delta(data: Telemetry) -> Iterator[Candidate]:
     """Rounded values, as differences in time over all windows, by the frequencies of each column."""
 
@@ -286,11 +339,13 @@ class Peer:
 IDEAL, REAL = "ideal", "real"
 PEERS: dict[str, Peer] = {
     "pca": Peer("PCA, rounded", IDEAL, pca),
+    "pca-levels": Peer("PCA, levels apart", IDEAL, pca_of_shapes, "constriction"),
     "dct": Peer("cosine transform, rounded", IDEAL, dct),
     "wavelets": Peer("wavelets, rounded", IDEAL, wavelets, "pywt"),
     "product": Peer("product quantisation", IDEAL, product_quantizer, "faiss"),
     "residual": Peer("residual quantisation", IDEAL, residual_quantizer, "faiss"),
     "sparse": Peer("top-k sparse autoencoder", IDEAL, sparse_autoencoder),
+    "vq": Peer("autoencoder with quantised code", IDEAL, quantized_autoencoder),
     "delta": Peer("delta coding", IDEAL, delta),
     "sz3": Peer("SZ3", REAL, sz3, "pysz"),
     "zfp": Peer("ZFP", REAL, zfp, "zfpy"),

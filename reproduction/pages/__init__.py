@@ -86,6 +86,11 @@ LATER: dict[str, Callable[[dict[str, Any]], str]] = {
     "telemetry": telemetry.page,
 }
 """Pages of results that need not be there, by the name of the result."""
+LATER_PICTURES: dict[str, Callable[[dict[str, Any]], dict[str, Figure]]] = {
+    QUALITY: quality.pictures,
+    "telemetry": telemetry.pictures,
+}
+"""Their pictures, by the name of the file."""
 WITH_BLOCKS: dict[str, Callable[[Results], dict[str, list[str]]]] = {
     "README.md": readme.blocks,
     "docs/results/README.md": glance.blocks,
@@ -121,9 +126,10 @@ def build(root: Path = ROOT) -> None:
     (root / "docs" / "images").mkdir(exist_ok=True)
     for name, draw in PICTURES.items():
         draw(results).savefig(root / name, dpi=110)
-    if QUALITY in results:
-        for name, figure in quality.pictures(results[QUALITY]).items():
-            figure.savefig(root / "docs" / "images" / name, dpi=110)
+    for result, pictures in LATER_PICTURES.items():
+        if result in results:
+            for name, figure in pictures(results[result]).items():
+                figure.savefig(root / "docs" / "images" / name, dpi=110)
 
 
 def find_problems(root: Path = ROOT) -> list[str]:

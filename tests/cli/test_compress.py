@@ -1,5 +1,6 @@
 import base64
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -32,6 +33,57 @@ def test__compress__folder__is_one_file(model, tmp_path):
     np.save(folder / "b.npy", X[20:])
     run("compress", folder, "--model", model, "--out", tmp_path / "x.sdl")
     assert (tmp_path / "x.sdl").read_bytes() == load(model).compress(X)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of two files of zeros and ones."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    X = (np.random.default_rng(0).random((30, 64)) < 0.3).astype(np.float32)
+    np.save(folder / "a.npy", X[:20])
+    np.save(folder / "b.npy", X[20:])
+    return folder
+
+
+@pytest.mark.parametrize("max_error", [None, 0.1])
+def test__compress__folder_into_a_folder__has_a_file_for_each_part(folder, tmp_path, max_error):
+    X, out = np.concatenate([np.load(path) for path in sorted(folder.iterdir())]), tmp_path / "compressed"
+    model = tmp_path / "model.sdlgm"
+    settings = {"n_components": 16, "max_active": 4, "hidden": (8,), "max_iter": 5, "random_state": 0}
+    estimator = SDLGM(**settings, likelihood="gaussian").fit(np.tile(X, (20, 1)))
+    estimator.save(model)
+    option = [] if max_error is None else ["--max-error", max_error]
+    result = run("compress", folder, "--model", model, "--out", out, *option)
+    assert "30 rows in 2 files" in result.output
+    first, second = sorted(out.glob("*.sdl"))
+    assert first.read_bytes() == estimator.compress(X[:20], max_error=max_error)
+    whole = first.read_bytes()
+    first.unlink()
+    run("compress", folder, "--model", model, "--out", out, *option)  # makes what is missing
+    assert first.read_bytes() == whole
+    run("decompress", out, "--model", model, "--out", tmp_path / "y.npy")
+    decoded = np.load(tmp_path / "y.npy")
+    if max_error is None:
+        np.testing.assert_array_equal(decoded, estimator.inverse_transform(estimator.transform(X)))
+    else:
+        assert np.abs(decoded - X).max() <= max_error
+    second.unlink()
+    result = run("decompress", out, "--model", model, "--out", tmp_path / "y.npy", code=2)
+    assert "has 1 of 2 parts; run 'sdlgm compress' again" in result.stderr
+
+
+def test__compress__folder_of_other_settings_or_for_a_file__is_refused(model, folder, tmp_path, monkeypatch):
+    common = ["compress", folder, "--model", model, "--out"]
+    run(*common, tmp_path / "compressed")
+    assert "another lossless" in run(*common, tmp_path / "compressed", "--lossless", code=2).stderr
+    assert "is inside the folder of the data" in run(*common, folder / "compressed", code=2).stderr
+    assert "into a folder; name a .sdl" in run("compress", "digits", *common[2:], tmp_path / "x", code=2).stderr
+    assert "writes to a folder" in run(*common, tmp_path / "x.sdl", "--engine", "ray", code=2).stderr
+    assert "writes to a folder" in run(*common, "-", "--engine", "ray", "--follow", code=2).stderr
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "sdlgm[ray]" in run(*common, tmp_path / "cluster", "--engine", "ray", code=2).stderr
+    assert "holds no compressed rows" in run("decompress", folder, *common[2:], tmp_path / "y.npy", code=2).stderr
 
 
 def test__decompress__file_cut_short__writes_what_is_whole(model, tmp_path):

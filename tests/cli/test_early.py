@@ -47,6 +47,7 @@ MISTAKES = {
     "count predict, no folder": (("count", "predict", "MODEL", "x.csv", "--out", "no/p.csv"), "make it first"),
     "compress, no file": (("compress", "no.csv", "--model", "MODEL", *OUT), "no.csv: there is no such file"),
     "compress, ending": (("compress", "digits", "--model", "MODEL", *TABLE), "it is written as .sdl"),
+    "compress, no folder but a file": (("compress", "digits", "--model", "MODEL", "--out", "OUT"), "is a file"),
     "compress, no folder": (("compress", "digits", "--model", "MODEL", "--out", "no/such/c.sdl"), "make it first"),
     "decompress, no file": (("decompress", "no.sdl", "--model", "MODEL", *TABLE), "no.sdl: there is no such file"),
     "info, no file": (("info", "no.sdl"), "no.sdl: there is no such file"),

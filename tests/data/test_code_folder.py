@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from sdlgm.data import CodedParts, open_rows, read_codes
-from sdlgm.data.code_folder import MANIFEST
+from sdlgm.data.code_folder import CODES
 from sdlgm.errors import DataError
 
 N_COLUMNS = 12
@@ -117,7 +117,7 @@ def test__folder__of_other_codes_or_other_things__is_refused(rows, tmp_path):
 )
 def test__read_codes__damaged_manifest__is_a_named_error(rows, tmp_path, content):
     CodedParts(tmp_path / "codes", rows, N_COLUMNS, {}).encode(code)
-    (tmp_path / "codes" / MANIFEST).write_text(content)
+    (tmp_path / "codes" / CODES.manifest).write_text(content)
     with pytest.raises(DataError):
         read_codes(tmp_path / "codes")
 

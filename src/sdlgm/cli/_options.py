@@ -41,6 +41,7 @@ PANELS = {
         "gradient",
         "kl",
         "rate",
+        "deviation",
         "n_samples",
         "temperature",
         "gate_temperature",

@@ -6,7 +6,9 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -17,13 +19,15 @@ from sdlgm._progress import Progress
 from sdlgm._user_errors import is_user_error
 from sdlgm.cli._arguments import AsJson, LabelColumn, TableOut
 from sdlgm.cli._errors import handle_errors
-from sdlgm.cli._models import check_model, load_model
+from sdlgm.cli._models import check_folder, check_model, load_model
 from sdlgm.cli._output import print_line, print_table
+from sdlgm.cli._parts import Engine, EngineOption, Workers, make_parts, n_workers, rows_for_folder
 from sdlgm.cli._tables import write_decoded
 from sdlgm.errors import DataError
 
 if TYPE_CHECKING:
     from sdlgm import SDLGM
+    from sdlgm.data import RowFiles
 
 app = typer.Typer()
 
@@ -44,7 +48,11 @@ def compress(
     ],
     model: ModelOption,
     out: Annotated[
-        Path, typer.Option("--out", help="A .sdl file. With --follow, a file of lines, or - for the standard output.")
+        Path,
+        typer.Option(
+            "--out",
+            help="A .sdl file, or a folder for them. With --follow, a file of lines, or - for the standard output.",
+        ),
     ],
     follow: Annotated[
         bool, typer.Option("--follow", help="Write a message for each line as it comes, as a line of base64.")
@@ -60,10 +68,17 @@ def compress(
     stride: Annotated[
         int | None, typer.Option(help="Rows from a window to the next; none for that of the fit.", min=1)
     ] = None,
+    engine: EngineOption = Engine.LOCAL,
+    workers: Workers = 0,
 ) -> None:
     """Compress data: the codes of its rows, as short as the prior of the model says.
 
+    A name without an ending is a folder. Each row group of the data is then written to a file of its own, and a command
+    that was interrupted continues when it is run again.
+
     $ sdlgm compress measurements.parquet --model model.sdlgm --out measurements.sdl
+
+    $ sdlgm compress measurements/ --model model.sdlgm --out compressed/
 
     $ sdlgm compress - --follow --model model.sdlgm --out -
     """
@@ -77,6 +92,8 @@ def compress(
     if max_error is not None and not 0 < max_error < math.inf:
         raise typer.BadParameter("--max-error has to be a finite number above 0.")
     if follow:
+        if engine is Engine.RAY:
+            raise typer.BadParameter("--engine ray writes to a folder; leave out --follow.")
         _compress_lines(data, model, out, checksum=checksum)
         return
     if checksum:
@@ -84,37 +101,95 @@ def compress(
     from sdlgm.data import check_source, check_writable, open_for_model
 
     check_source(data)
+    writing = Writing(lossless, max_error)
+    if out.is_dir() or not out.suffix:
+        check_folder(out)
+        _compress_parts(model, data, out, writing, label_column, n_workers(engine, workers))
+        return
+    if engine is Engine.RAY:
+        raise typer.BadParameter("--engine ray writes to a folder; give --out a name without an ending.")
     check_writable(out, (".sdl",), inputs=[model, data])
     from sdlgm import SDLGM
 
     estimator = load_model(model, SDLGM)
     rows = open_for_model(data, estimator, label_column, stride)
-    written, note = 0, ""
+    written = Written(0)
 
     def write(path: Path) -> None:
-        nonlocal written, note
-        with path.open("wb") as file:
-            if max_error is not None:
-                written = estimator.write_bounded(file, rows.batches, max_error)
-                note = f", no error above {max_error:g}"
-            elif lossless:
-                written, n_first_bits = estimator.write_lossless(file, rows.batches)
-                note = f", with {n_first_bits} first bits"
-            else:
-                written = estimator.codec_.write(file, estimator.transform_batches(rows.batches))
+        nonlocal written
+        written = writing(estimator, rows.batches, path)
 
     with Progress(f"compress {data}"):
         write_atomic(out, write)
     n_bytes = out.stat().st_size
-    size = f"{n_bytes} bytes, {8 * n_bytes / max(written, 1):.1f} bits each{note}"
-    print_line(f"compressed: {out} ({written} rows, {size})")
+    size = f"{n_bytes} bytes, {8 * n_bytes / max(written.n_rows, 1):.1f} bits each{written.note}"
+    print_line(f"compressed: {out} ({written.n_rows} rows, {size})")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is in a file."""
+
+    n_rows: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What is written of rows."""
+
+    lossless: bool
+    max_error: float | None
+
+    def __call__(self, estimator: "SDLGM", batches: Iterable[Any], path: Path) -> Written:
+        """Write rows to a file."""
+        with path.open("wb") as file:
+            if self.max_error is not None:
+                n_rows = estimator.write_bounded(file, batches, self.max_error)
+                return Written(n_rows, f", no error above {self.max_error:g}")
+            if self.lossless:
+                n_rows, n_first_bits = estimator.write_lossless(file, batches)
+                return Written(n_rows, f", with {n_first_bits} first bits")
+            return Written(estimator.codec_.write(file, estimator.transform_batches(batches)))
+
+
+@dataclass(frozen=True)
+class PartWriting:
+    """Write the rows of a part."""
+
+    writing: Writing
+
+    def __call__(self, estimator: "SDLGM", rows: "RowFiles", path: Path) -> None:
+        """Write rows to a file."""
+        self.writing(estimator, [rows], path)
+
+
+def _compress_parts(
+    model: Path, data: str, folder: Path, writing: Writing, label_column: str | None, n_workers: int
+) -> None:
+    """Compress into a folder: with workers of a Ray cluster, or in this process if ``n_workers`` is 0."""
+    rows = rows_for_folder(data, folder, label_column, "compressed into a folder; name a .sdl file")
+    from sdlgm import SDLGM
+    from sdlgm.data import CompressedParts, checksum
+
+    estimator = load_model(model, SDLGM)
+    settings = {"model": checksum(model), **asdict(writing)}
+    parts = CompressedParts(folder, rows, estimator.module_.config.n_features, settings)
+    make_parts("compress", model, estimator, parts, PartWriting(writing), n_workers)
+    n_bytes = sum(parts.path(number).stat().st_size for number in range(len(rows.parts)))
+    size = f"{n_bytes} bytes, {8 * n_bytes / len(rows):.1f} bits each"
+    print_line(f"compressed: {folder} ({len(rows)} rows in {len(rows.parts)} files, {size})")
 
 
 @app.command()
 @handle_errors
 def decompress(
     data: Annotated[
-        Path, typer.Argument(help="A .sdl file. With --follow, lines of messages: a file, or - for the standard input.")
+        Path,
+        typer.Argument(
+            help="A .sdl file, or a folder of them as 'sdlgm compress' makes it. With --follow, lines of messages: a "
+            "file, or - for the standard input."
+        ),
     ],
     model: ModelOption,
     out: TableOut,
@@ -131,23 +206,30 @@ def decompress(
     if follow:
         _decompress_lines(data, model, out, checksum=checksum)
         return
-    from sdlgm.data import TABLES, check_writable
+    import numpy as np
 
-    _check_file(data)
-    check_writable(out, TABLES, inputs=[model, data])
+    from sdlgm.data import TABLES, check_writable, compressed_files
+
+    paths = compressed_files(data) if data.is_dir() else [data]
+    for path in paths:
+        _check_file(path)
+    check_writable(out, TABLES, inputs=[model, *paths])
     from sdlgm import SDLGM
-    from sdlgm.codec import CODES, joined, within_memory
+    from sdlgm.codec import CODES, ROWS, joined, within_memory
 
     estimator = load_model(model, SDLGM)
-    if estimator.codec_.kind_of(data) != CODES:
+    if (kind := estimator.codec_.kind_of(paths[0])) != CODES:
         with Progress("decompress"):
-            written = write_decoded(out, estimator, estimator.decompress(data))
+            row_bytes = (1 if kind == ROWS else 8) * estimator.n_features_in_
+            blocks = within_memory(map(estimator.decompress, paths), paths, row_bytes)
+            written = write_decoded(out, estimator, np.concatenate(list(blocks)))
         print_line(f"data: {out} ({written})")
         return
     parts, damage = [estimator.codec_.no_codes], None
     with Progress("decompress"):
         try:
-            for part in within_memory(estimator.codec_.read(data), data, 8 * estimator.n_features_in_):
+            blocks = chain.from_iterable(map(estimator.codec_.read, paths))
+            for part in within_memory(blocks, paths, 8 * estimator.n_features_in_):
                 parts.append(part)  # noqa: PERF402 - those before an error are kept
         except DataError as error:
             if len(parts) == 1:

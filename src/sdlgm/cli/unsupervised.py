@@ -1,10 +1,8 @@
 """The commands fit, encode, decode, evaluate, sample and report."""
 
 import json
-import os
 from collections import Counter
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +14,7 @@ from sdlgm.cli._errors import handle_errors
 from sdlgm.cli._models import check_folder, check_model, exit_if_interrupted, load_model
 from sdlgm.cli._options import with_settings
 from sdlgm.cli._output import print_line, print_message, print_table
+from sdlgm.cli._parts import Engine, EngineOption, Workers, make_parts, n_workers, rows_for_folder
 from sdlgm.cli._reports import MaxRows, check_report_dependencies
 from sdlgm.cli._tables import check_decodable, with_table_options, write_decoded
 from sdlgm.errors import DataError
@@ -25,13 +24,6 @@ if TYPE_CHECKING:
     from sdlgm.data import TableOptions
 
 app = typer.Typer()
-
-
-class Engine(StrEnum):
-    """Programs that can encode a folder of files."""
-
-    LOCAL = "local"
-    RAY = "ray"
 
 
 @app.command()
@@ -118,10 +110,8 @@ def encode(
     stride: Annotated[
         int | None, typer.Option(help="Rows from a window to the next; none for that of the fit.", min=1)
     ] = None,
-    engine: Annotated[
-        Engine, typer.Option(help="Encode a folder in this process, or on a Ray cluster.")
-    ] = Engine.LOCAL,
-    workers: Annotated[int, typer.Option(help="Workers of the cluster; 0 for one on each core.", min=0)] = 0,
+    engine: EngineOption = Engine.LOCAL,
+    workers: Workers = 0,
 ) -> None:
     """Encode data as sparse counts: a CSR matrix in a .npz file, or a folder of parquet files.
 
@@ -141,9 +131,8 @@ def encode(
     check_model(model, "SDLGM")
     check_source(data)
     if codes.suffix not in CODES:
-        n_workers = (workers or os.cpu_count() or 1) if engine is Engine.RAY else 0
         options = {"n_candidates": n_candidates, "rate": rate, "budget": budget}
-        _encode_parts(model, data, codes, options, label_column, n_workers)
+        _encode_parts(model, data, codes, options, label_column, n_workers(engine, workers))
         return
     if engine is Engine.RAY:
         raise typer.BadParameter("--engine ray writes to a folder; give --out a name without an ending.")
@@ -165,25 +154,14 @@ def _encode_parts(
     model: Path, data: str, folder: Path, options: dict[str, Any], label_column: str | None, n_workers: int
 ) -> None:
     """Encode into a folder: with workers of a Ray cluster, or in this process if ``n_workers`` is 0."""
-    from sdlgm.data import CodedParts, checksum, open_rows
-
-    rows = open_rows(data, label_column=label_column)
-    if rows is None:
-        raise DataError(
-            f"{data}: only .parquet and .npy files and folders of them are encoded into a folder; name a .npz file"
-        )
-    if Path(data).absolute() in folder.absolute().parents:
-        raise DataError(f"{folder}: is inside the folder of the data, where codes would be read as data")
+    rows = rows_for_folder(data, folder, label_column, "encoded into a folder; name a .npz file")
     from sdlgm import SDLGM
-    from sdlgm.estimators._ray import encode_with_ray
+    from sdlgm.data import CodedParts, checksum
+    from sdlgm.estimators._ray import Transform
 
     estimator = load_model(model, SDLGM)
     coded = CodedParts(folder, rows, estimator.module_.config.n_features, {"model": checksum(model), **options})
-    with Progress("encode", len(rows), unit="rows") as progress:
-        if n_workers:
-            encode_with_ray(model, coded, options, n_workers=n_workers, advance=progress.advance)
-        else:
-            coded.encode(lambda part: estimator.transform(part, **options), progress.advance)
+    make_parts("encode", model, estimator, coded, Transform(options), n_workers)
     print_line(f"codes: {folder} ({len(rows)} rows in {len(rows.parts)} files)")
 
 

@@ -239,15 +239,15 @@ def opened(source: Source) -> Iterator[Reader]:
         yield Reader(source, getattr(source, "name", "the file"))
 
 
-def within_memory(blocks: Iterable[Part], source: Source, row_bytes: int) -> Iterator[Part]:
+def within_memory(blocks: Iterable[Part], source: Source | list[Path], row_bytes: int) -> Iterator[Part]:
     """Yield what the blocks of a file hold, or raise before all rows take more memory than a file of its size may.
 
     Parameters
     ----------
     blocks : iterable of arrays or sparse matrices
         Each with one row for each row of the block.
-    source : bytes, path or binary file
-        The file.
+    source : bytes, path, binary file or list of path
+        The file, or files of one folder that have the blocks together.
     row_bytes : int
         Bytes of a decoded row.
 
@@ -256,8 +256,11 @@ def within_memory(blocks: Iterable[Part], source: Source, row_bytes: int) -> Ite
     blocks : iterator
 
     """
-    with opened(source) as reader:
-        where, n_bytes = reader.where, reader.n_bytes
+    if isinstance(source, list):
+        where, n_bytes = str(source[0].parent), sum(path.stat().st_size for path in source)
+    else:
+        with opened(source) as reader:
+            where, n_bytes = reader.where, reader.n_bytes
     n_rows = 0
     for block in blocks:
         n_rows += block.shape[0]

@@ -2,7 +2,8 @@
 
 from sdlgm.data.batches import Batches, open_batches
 from sdlgm.data.code_files import CodesWriter, read_codes, write_codes
-from sdlgm.data.code_folder import CodedParts, checksum
+from sdlgm.data.code_folder import CodedParts
+from sdlgm.data.compressed_folder import CompressedParts, compressed_files
 from sdlgm.data.dataset import CountDataset, Dataset, MultiLabelDataset, SparseLabelledDataset
 from sdlgm.data.digit_pictures import digit_columns, scattered_digits
 from sdlgm.data.formats import kind_of
@@ -10,6 +11,7 @@ from sdlgm.data.formats.idx import read_idx
 from sdlgm.data.loading import check_source, load_data
 from sdlgm.data.named import DATASETS, fetch, find_file
 from sdlgm.data.origin_files import origin_arrays, read_origins
+from sdlgm.data.part_folder import PartFolder, checksum
 from sdlgm.data.rows import RowFiles, SpooledRows, is_stream, open_rows, rows_of
 from sdlgm.data.schema import MISSING_SYMBOLS, Column, Schema
 from sdlgm.data.series import Timeline
@@ -29,11 +31,13 @@ __all__ = [
     "CodedParts",
     "CodesWriter",
     "Column",
+    "CompressedParts",
     "CountDataset",
     "Dataset",
     "EncodedRows",
     "MultiLabelDataset",
     "Origins",
+    "PartFolder",
     "RowFiles",
     "Schema",
     "SparseLabelledDataset",
@@ -45,6 +49,7 @@ __all__ = [
     "check_source",
     "check_writable",
     "checksum",
+    "compressed_files",
     "digit_columns",
     "encode_table",
     "fetch",

@@ -29,6 +29,7 @@ MIGRATIONS: Sequence[Migration] = (
     Migration("SDLGM", "rate", "0.3.0", 1.0),
     # Models of 0.3.0 that were written before its release lack these too.
     Migration("SDLGM", "refine", "0.3.1", 0.0),
+    Migration("SDLGM", "deviation", "0.3.1", None),
     Migration("SDLGMClassifier", "decision", "0.3.1", "auto"),
     Migration("SDLGMClassifier", "inputs", "0.3.1", "standard"),
     Migration("SDLGMClassifier", "early_stopping", "0.3.1", False),

@@ -284,8 +284,13 @@ def check_unit_interval(all_are_in: bool) -> None:
         )
 
 
-def statistics_of(choice: Choice, columns: Columns, profile: Profile, scaling: Scaling) -> ColumnStatistics:
-    """Return what the module starts from, of prepared rows. The centre of what is standardised is 0."""
+def statistics_of(
+    choice: Choice, columns: Columns, profile: Profile, scaling: Scaling, deviation: float | None = None
+) -> ColumnStatistics:
+    """Return what the module starts from, of prepared rows. The centre of what is standardised is 0.
+
+    ``deviation`` is that of Gaussian columns given the code, in units of the data, if it is fixed.
+    """
     kinds = [LIKELIHOODS[name] for name in choice.likelihoods]
     mean = np.where([kind.standardized for kind in kinds], 0.0, columns.mean)
     log_mean, log_deviation = np.zeros_like(mean), np.ones_like(mean)
@@ -313,6 +318,7 @@ def statistics_of(choice: Choice, columns: Columns, profile: Profile, scaling: S
         log_deviation=log_deviation,
         share_missing=share_missing,
         frequencies=tuple(torch.tensor(share, dtype=torch.float32) for share in shares),
+        deviation=None if deviation is None else torch.tensor(deviation / scale, dtype=torch.float32),
     )
 
 

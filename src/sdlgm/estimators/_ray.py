@@ -1,11 +1,31 @@
-"""Encode large tables on several machines with Ray Data."""
+"""Encode or compress large tables on several machines with Ray Data."""
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sdlgm._optional import optional_import
-from sdlgm.data import CodedParts
+from sdlgm.data import PartFolder, RowFiles
+
+
+@dataclass(frozen=True)
+class Transform:
+    """Encode rows.
+
+    Parameters
+    ----------
+    options : dict
+        Keyword arguments of `SDLGM.transform`.
+
+    """
+
+    options: dict[str, Any]
+
+    def __call__(self, estimator: Any, rows: RowFiles) -> Any:
+        """Return codes."""
+        return estimator.transform(rows, **self.options)
 
 
 class PartEncoder:
@@ -15,50 +35,49 @@ class PartEncoder:
     ----------
     model : str
         Path of the model file.
-    coded : CodedParts
-        The data and the folder for the codes.
-    options : dict
-        Keyword arguments of `SDLGM.transform`.
+    coded : PartFolder
+        The data and the folder for the results.
+    work : callable
+        Takes the model, and then what the work of `PartFolder.encode_part` takes.
 
     """
 
-    def __init__(self, model: str, coded: CodedParts, options: dict[str, Any]):
+    def __init__(self, model: str, coded: PartFolder, work: Callable[..., Any]):
         import torch
 
         from sdlgm.estimators._modelfile import load
 
         torch.set_num_threads(1)  # Ray starts one worker for each core
-        self.estimator = load(model)
+        self.work = partial(work, load(model))
         self.coded = coded
-        self.options = options
 
     def __call__(self, item: dict[str, Any]) -> dict[str, Any]:
         number = int(item["part"])
-        self.coded.encode_part(number, lambda rows: self.estimator.transform(rows, **self.options))
+        self.coded.encode_part(number, self.work)
         return {"part": number, "rows": self.coded.rows.parts[number].n_rows}
 
 
 def encode_with_ray(
     model: str | os.PathLike[str],
-    coded: CodedParts,
-    options: dict[str, Any],
+    coded: PartFolder,
+    work: Callable[..., Any],
     *,
     n_workers: int,
     advance: Callable[[int], object] = lambda _: None,
 ) -> None:
-    """Encode the parts that are not yet encoded, like `CodedParts.encode`, with workers of a Ray cluster.
+    """Encode the parts that are not yet encoded, like `PartFolder.encode`, with workers of a Ray cluster.
 
-    All machines must find the model, the data and the folder for the codes under the same path. Ray starts on this
+    All machines must find the model, the data and the folder for the results under the same path. Ray starts on this
     machine, unless it is already running or ``RAY_ADDRESS`` names a cluster.
 
     Parameters
     ----------
     model : path
         The model file.
-    coded : CodedParts
-        The data and the folder for the codes.
-    options : dict
-        Keyword arguments of `SDLGM.transform`.
+    coded : PartFolder
+        The data and the folder for the results.
+    work : callable
+        Takes the model, and then what the work of `PartFolder.encode_part` takes. It must be importable by a worker.
     n_workers : int
         Largest number of workers.
     advance : callable
@@ -79,7 +98,7 @@ def encode_with_ray(
         items = ray_data.from_items([{"part": number} for number in missing], override_num_blocks=len(missing))
         encoded = items.map(
             PartEncoder,
-            fn_constructor_args=(os.path.abspath(model), coded.absolute(), options),
+            fn_constructor_args=(os.path.abspath(model), coded.absolute(), work),
             concurrency=min(n_workers, len(missing)),
         )
         for item in encoded.iter_rows():

@@ -196,6 +196,11 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
     rate : float, default=1.0
         Weight of the KL against the log-likelihood in training. Above 1, codes have fewer bits and the reconstruction
         a larger error; below 1, the other way round. The bounds that the model reports have no such weight.
+    deviation : float or None, default=None
+        Standard deviation of Gaussian columns given the code, in the units of the data and the same for all of them,
+        but at least 0.02 of the column's own. Training then lowers the squared error, and 2 ``deviation``² of it weigh
+        as much as one nat of the code. For compression, with columns in the same units. None learns a deviation for
+        each column, which tells best how probable a row is.
     n_samples : int, default=1
         Monte Carlo samples for each observation, S.
     gate_temperature, feature_temperature : float, default=1.0
@@ -349,6 +354,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         "gradient": [Registered(GRADIENTS)],
         "kl": [StrOptions({"exact", "paper"})],
         "rate": [Interval(Real, 0, None, closed="neither")],
+        "deviation": [Interval(Real, 0, None, closed="neither"), None],
         "n_samples": [Interval(Integral, 1, LARGEST_N_SAMPLES, closed="both")],
         "gate_temperature": [Interval(Real, 0, None, closed="neither")],
         "feature_temperature": [Interval(Real, 0, None, closed="neither")],
@@ -389,6 +395,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         gradient: GradientName = "reinmax",
         kl: Literal["exact", "paper"] = "exact",
         rate: float = 1.0,
+        deviation: float | None = None,
         n_samples: int = 1,
         gate_temperature: float = 1.0,
         feature_temperature: float = 1.0,
@@ -434,6 +441,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         self.gradient = gradient
         self.kl: KL = kl
         self.rate = rate
+        self.deviation = deviation
         self.n_samples = n_samples
         self.gate_temperature = gate_temperature
         self.feature_temperature = feature_temperature
@@ -727,12 +735,17 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         likelihood = choice.likelihoods[0] if layout is None else layout.name
         if likelihood == "bernoulli":
             check_unit_interval(profile.in_unit_interval)
+        if self.deviation is not None and "gaussian" not in choice.likelihoods:
+            raise ValueError(
+                f"deviation={self.deviation} is that of Gaussian columns, and there is none; set likelihood='gaussian' "
+                "or leave it out"
+            )
         scaling = Scaling.of(choice, columns, profile)
         device = usable_device(self.device)
         share = self._refine_share(choice.likelihoods) if refine else 0.0
         config = self._model_config(len(columns.mean), likelihood, layout, self._widths(n_rows), searches=share > 0)
         module = train.seeded(lambda: self._module_class(config), seed)
-        module.adapt_to(statistics_of(choice, columns, profile, scaling))
+        module.adapt_to(statistics_of(choice, columns, profile, scaling, self.deviation))
         if self.compile:
             module.compile_networks()
         fitted = self._describe(Fitted(module.to(device), scaling, device, 0, ()), likelihood)
@@ -928,6 +941,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
             posterior_rank=self._posterior_rank(),
             likelihood=likelihood,
             layout=layout,
+            deviation=None if self.deviation is None else float(self.deviation),
             gate_temperature=float(self.gate_temperature),
             feature_temperature=float(self.feature_temperature),
             temper_posterior=GRADIENTS[self.gradient].tempers_posterior,

@@ -3,7 +3,7 @@
 import torch
 from torch.distributions import Normal
 
-from sdlgm.model.likelihoods import Gaussian
+from sdlgm.model.likelihoods import ColumnStatistics, Gaussian
 
 
 def test__gaussian__density__equals_torch_distributions():
@@ -28,3 +28,12 @@ def test__gaussian__samples__have_mean_and_learned_deviation(generator):
     drawn = likelihood.sample(torch.full((20_000, 1), 2.0), generator)
     torch.testing.assert_close(drawn.mean(), torch.tensor(2.0), atol=0.05, rtol=0)
     torch.testing.assert_close(drawn.std(), likelihood.deviation[0].detach(), atol=0.05, rtol=0)
+
+
+def test__gaussian__fixed_deviation__is_taken_from_the_statistics_and_not_learned():
+    ones, deviation = torch.ones(3), torch.tensor([0.1, 1.0, 0.0])
+    likelihood = Gaussian(3, fixed=True)
+    likelihood.start(ColumnStatistics(0 * ones, ones.bool(), ones, ones, ones, ones, deviation=deviation))
+    torch.testing.assert_close(likelihood.deviation, torch.tensor([0.1, 1.0, 0.02]))
+    assert not likelihood.deviation.requires_grad
+    assert Gaussian(3).deviation.requires_grad

@@ -21,17 +21,19 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
 """The likelihoods of a column, by name."""
 
 
-def likelihood_of(name: str, n_inputs: int, layout: Layout | None) -> Likelihood:
+def likelihood_of(name: str, n_inputs: int, layout: Layout | None, *, fixed_deviation: bool = False) -> Likelihood:
     """Return a new likelihood of ``n_inputs`` columns, which all have the one of that name if there is no layout."""
+
+    def new(name: str, n_inputs: int) -> Likelihood:
+        kind = LIKELIHOODS[name]
+        if issubclass(kind, Categorical):
+            return kind(n_inputs, () if layout is None else layout.n_levels)
+        return kind(n_inputs, fixed=fixed_deviation) if issubclass(kind, Gaussian) else kind(n_inputs)
+
     if layout is None:
-        return _new(name, n_inputs, ())
-    parts = {name: _new(name, len(columns), layout.n_levels) for name, columns in layout.groups.items()}
+        return new(name, n_inputs)
+    parts = {name: new(name, len(columns)) for name, columns in layout.groups.items()}
     return Mixed(parts, layout.groups) if len(parts) > 1 else parts[layout.name]
-
-
-def _new(name: str, n_inputs: int, n_levels: tuple[int, ...]) -> Likelihood:
-    kind = LIKELIHOODS[name]
-    return kind(n_inputs, n_levels) if issubclass(kind, Categorical) else kind(n_inputs)
 
 
 __all__ = [

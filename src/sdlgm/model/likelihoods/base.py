@@ -27,6 +27,8 @@ class ColumnStatistics:
     share_missing: Float[Tensor, " D"]
     frequencies: tuple[Float[Tensor, " _"], ...] = ()
     """Share of each level of each categorical column."""
+    deviation: Float[Tensor, " D"] | None = None
+    """Deviation of Gaussian entries given the code, where it is fixed."""
 
 
 class Likelihood(nn.Module, ABC):

@@ -60,6 +60,8 @@ class ModelConfig:
     layout: Layout | None = None
     """The likelihood of each column, where ``likelihood`` does not say it all: columns of several kinds, categories,
     or missing values."""
+    deviation: float | None = None
+    """Deviation of Gaussian columns given the code, in units of the data; None if it is learned."""
     gate_temperature: float = 1.0
     feature_temperature: float = 1.0
     temper_posterior: bool = False
@@ -129,7 +131,9 @@ class SDLGMModule(TemperedModule):
         inputs = None if config.layout is None else EncoderInputs(config.layout)
         n_seen = n_inputs if inputs is None else inputs.n_outputs
         self.posterior = self.posteriors[config.posterior](n_seen, n_features, n_slots, options)
-        likelihood = likelihood_of(config.likelihood, n_inputs, config.layout)
+        likelihood = likelihood_of(
+            config.likelihood, n_inputs, config.layout, fixed_deviation=config.deviation is not None
+        )
         sizes = [n_features, *reversed(config.hidden), likelihood.n_outputs]
         self.decoder = mlp(sizes, config.activation)
         if n_features >= MANY_FEATURES:
