@@ -58,7 +58,7 @@ LONG = 5.0  # seconds after which a measurement is not repeated
 SIZES: dict[str, tuple[int, dict[str, Any]]] = {
     "1,797 rows of 64 columns, 64 features": (
         64,
-        {"n_components": 64, "max_active": 16, "hidden": (256, 128), "likelihood": "gaussian"},
+        {"n_components": 64, "max_active": 16, "hidden": (256, 128), "likelihood": "gaussian", "refine": 0},
     ),
     "10,000 rows of 784 columns, 200 features": (10_000, {}),
 }

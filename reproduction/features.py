@@ -40,7 +40,7 @@ PROTOCOL = {
 def estimator(data: str, n_components: int, **further: Any) -> SDLGM:
     """Return the unfitted estimator of a run."""
     likelihood = "bernoulli" if data == "mnist" else "gaussian"
-    return SDLGM(n_components=n_components, likelihood=likelihood, **SETTINGS, **further)
+    return SDLGM(n_components=n_components, likelihood=likelihood, refine=0, **SETTINGS, **further)
 
 
 def reproduce_features(

@@ -118,7 +118,7 @@ def measure(run: Run, folder: Path) -> dict[str, Any]:
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the errors show it if a model of so few rows did not learn
-        model = SDLGM(**SETTINGS, max_iter=run["iterations"], random_state=run["seed"]).fit(holes)
+        model = SDLGM(**SETTINGS, refine=0, max_iter=run["iterations"], random_state=run["seed"]).fit(holes)
     score("sdlgm_mode", model.inverse_transform(model.transform(holes)), start)
     draws = [model.inverse_transform(model.sample_codes(holes, random_state=draw)) for draw in range(DRAWS)]
     score("sdlgm_draws", np.mean(draws, axis=0), start)

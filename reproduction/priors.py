@@ -79,7 +79,7 @@ def available_data() -> list[str]:
 def estimator(system: str, data: str, *, early_stopping: bool, **further: Any) -> SDLGM:
     """Return the unfitted estimator of a run."""
     options = {**SYSTEMS[system], **SIZES, "likelihood": DATA[data].likelihood, "early_stopping": early_stopping}
-    return SDLGM(**{**options, **further})
+    return SDLGM(**{**options, "refine": 0, **further})
 
 
 def reproduce_priors(
