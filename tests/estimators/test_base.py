@@ -61,8 +61,8 @@ def test__classifier__sparse_rows__are_never_all_dense(sparse_rows, largest_dens
         model.fit(X[:2500], Y[:2500], unlabelled=X[2500:])
     else:
         model.fit(X, Y)
-    # Batches, the rows that are watched, and the folds, of 600 rows.
-    assert 50 <= max(largest_dense) <= (600 if "threshold" in settings else 100)
+    # Batches, the rows that are watched, and those of folds and of the trial of inputs, of 600 rows.
+    assert 50 <= max(largest_dense) <= 600
     model.predict(X)
     model.evaluate(X, Y)
     assert max(largest_dense) == BATCH < len(Y)
@@ -109,7 +109,7 @@ def test__memory__many_sparse_rows__does_not_grow_with_their_columns(many_rows, 
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 300e6, f"{peak / 1e6:.0f} MB"
+    assert peak < 400e6, f"{peak / 1e6:.0f} MB"
 
 
 # A fit that did not work

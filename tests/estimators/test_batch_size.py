@@ -33,8 +33,12 @@ def test__auto__limits_of_the_run__decide(settings, expected, digits, free, monk
         return step(trainer, batch)
 
     monkeypatch.setattr(Trainer, "step", noted)
-    SDLGM(**{**free, "max_iter": 2, **settings}, random_state=0).fit(np.tile(digits, (2, 1)))
+    SDLGM(**{**free, "max_iter": 2, **settings}, refine=0, random_state=0).fit(np.tile(digits, (2, 1)))
     assert seen == {expected}
+    seen.clear()
+    SDLGM(**{**free, "max_iter": 2, **settings}, refine=0.5, random_state=0).fit(np.tile(digits, (2, 1)))
+    rate = settings.get("learning_rate", 3e-3) / 3  # of batches of at most 100 rows
+    assert seen == {expected, (min(expected[0], 100), rate)}
 
 
 def test__auto__explicit_numbers__give_the_same_model(digits, free):

@@ -42,7 +42,7 @@ def test__early_stopping__auto_with_rows_in_files__is_off(digits, default, tmp_p
 
 @pytest.mark.parametrize("rate", [1.0, 3.0])
 def test__bounds__held_out_rows__are_those_of_the_parameters_that_are_kept(digits, small, rate):
-    settings = {**small, "max_iter": 150, "early_stopping": True, "random_state": 0, "rate": rate}
+    settings = {**small, "max_iter": 150, "early_stopping": True, "random_state": 0, "rate": rate, "refine": 0}
     model = SDLGM(**settings).fit(digits)
     assert model.validation_bound_ in [record.discrete for record in model.history_]
     assert model.validation_bound_ == max(model.history_, key=lambda record: record.objective(rate)).discrete

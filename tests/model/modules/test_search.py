@@ -76,7 +76,7 @@ def test__improved__any_start__keeps_the_budget_and_never_gets_worse(seed, n_slo
     start = torch.zeros(9, 6)
     start[torch.arange(9), torch.randint(0, 6, (9,), generator=generator)] = 1.0
     before = start.clone()
-    found = search.improved(score, target, start, torch.zeros(6), n_slots=n_slots, n_steps=n_steps)
+    found = search.improved(score, target, start, torch.zeros(6), n_slots=n_slots, n_steps=n_steps, width=6)
     assert torch.equal(start, before)
     assert set(found.unique().tolist()) <= {0.0, 1.0}
     assert found.sum(1).max() <= n_slots
@@ -99,7 +99,7 @@ def test__improved__more_rows_than_at_a_time__is_the_same(x, monkeypatch):
     module.begin_search(x, 1.0)
     start = torch.zeros(len(x), K, dtype=torch.float64)
     expected = module.improved(x, start, 1.0, 40)
-    monkeypatch.setattr(search, "MOST_VALUES", 3 * search.N_CANDIDATES * K)
+    monkeypatch.setattr(search, "MOST_VALUES", 3 * search.N_CANDIDATES * 6)
     assert torch.equal(module.improved(x, start, 1.0, 40), expected)
 
 
@@ -109,7 +109,7 @@ def test__overstatements__squared_error_of_linear_decoder__are_the_squared_lengt
     x = torch.randn(3, D, generator=generator, dtype=torch.float64)
     codes = torch.tensor([[1, 0, 0, 1, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0]], dtype=torch.float64)
     monkeypatch.setattr(search, "MOST_VALUES", 2 * codes.numel())  # some features at a time
-    found = search.overstatements(lambda x, z: -0.5 * (x - z @ weight.T).square().sum(-1), x, codes)
+    found = search.overstatements(lambda x, z: -0.5 * (x - z @ weight.T).square().sum(-1), x, codes, width=K)
     torch.testing.assert_close(found, 0.5 * weight.square().sum(0))
 
 

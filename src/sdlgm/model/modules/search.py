@@ -24,7 +24,7 @@ N_CANDIDATES = N_FLIPS + N_ADDED * N_REMOVED
 LEAST_GAIN, LEAST_RELATIVE_GAIN = 1e-3, 1e-6
 """In nats and relative to the score: a smaller gain is rounding."""
 MOST_VALUES = 2**22
-"""Entries of the codes that are decoded at a time."""
+"""Numbers that are computed at a time for all codes that are tried, up to a few copies."""
 
 
 def improved(
@@ -35,6 +35,7 @@ def improved(
     *,
     n_slots: int,
     n_steps: int,
+    width: int,
 ) -> Float[Tensor, "batch K"]:
     """Return codes that no change that was tried improves, or those after ``n_steps`` changes.
 
@@ -50,6 +51,8 @@ def improved(
         L0. No code gets more features.
     n_steps : int
         Largest number of changes of a code.
+    width : int
+        Length of the longest vector that the score of a code needs.
 
     Returns
     -------
@@ -57,7 +60,7 @@ def improved(
 
     """
     with torch.inference_mode(False), torch.no_grad():
-        size = max(1, MOST_VALUES // (N_CANDIDATES * codes.shape[1]))
+        size = max(1, MOST_VALUES // (N_CANDIDATES * width))
         parts = zip(x.split(size), codes.split(size), strict=True)
         # Tensors from inference mode cannot take part in a gradient; copies can.
         return torch.cat([_climb(score, a.clone(), b.clone(), overstated, n_slots, n_steps) for a, b in parts])
@@ -99,20 +102,22 @@ def _neighbours(codes: Tensor, gain: Tensor, n_slots: int) -> tuple[Tensor, Tens
     return torch.stack(tried), torch.stack(possible)
 
 
-def overstatements(score: Score, x: Float[Tensor, "batch D"], codes: Float[Tensor, "batch K"]) -> Float[Tensor, " K"]:
+def overstatements(
+    score: Score, x: Float[Tensor, "batch D"], codes: Float[Tensor, "batch K"], *, width: int
+) -> Float[Tensor, " K"]:
     """Return by how much the first-order estimate of changing each feature exceeds the exact gain, a mean over rows."""
     with torch.inference_mode(False), torch.no_grad():
         x, codes = x.clone(), codes.clone()
         slope, reached = _slopes(score, x, codes)
         estimate = ((1 - 2 * codes) * slope).mean(0)
-        exact = [(score(x, tried) - reached).mean(1) for tried in _all_flips(codes)]
+        exact = [(score(x, tried) - reached).mean(1) for tried in _all_flips(codes, width)]
         return torch.nan_to_num(estimate - torch.cat(exact), nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def _all_flips(codes: Tensor) -> Iterator[Tensor]:
+def _all_flips(codes: Tensor, width: int) -> Iterator[Tensor]:
     """Iterate over the codes with each feature changed, some features at a time."""
     n_features = codes.shape[1]
-    size = max(1, MOST_VALUES // codes.numel())
+    size = max(1, MOST_VALUES // (len(codes) * width))
     for first in range(0, n_features, size):
         features = torch.arange(first, min(first + size, n_features), device=codes.device)
         tried = codes.repeat(len(features), 1, 1)

@@ -308,8 +308,19 @@ class SDLGMModule(TemperedModule):
         self, x: Float[Tensor, "batch D"], codes: Float[Tensor, "batch K"], rate: float, n_steps: int
     ) -> Float[Tensor, "batch K"]:
         """Return codes after at most ``n_steps`` changes, each of which improves log p(x given z) + rate log p(z)."""
-        n_slots = self.config.n_slots
-        return search.improved(self._score(rate), x, codes, self.overstated, n_slots=n_slots, n_steps=n_steps)
+        return search.improved(
+            self._score(rate),
+            x,
+            codes,
+            self.overstated,
+            n_slots=self.config.n_slots,
+            n_steps=n_steps,
+            width=self._search_width,
+        )
+
+    @property
+    def _search_width(self) -> int:
+        return max(self.config.widest_row, self.config.n_features)
 
     def begin_search(self, x: Float[Tensor, "batch D"], rate: float) -> None:
         """Measure on some rows what the estimates of the search overstate."""
@@ -319,7 +330,7 @@ class SDLGMModule(TemperedModule):
     def _update_overstated(
         self, x: Tensor, codes: Tensor, rate: float, share: float, shard: Shard = WHOLE_BATCH
     ) -> None:
-        found = search.overstatements(self._score(rate), x, codes)
+        found = search.overstatements(self._score(rate), x, codes, width=self._search_width)
         if shard.size > 1:
             found = sum_over_processes(found) / shard.size
         self.overstated.lerp_(found, share)
