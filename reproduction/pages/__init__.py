@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from reproduction.pages import (
     attention,
+    attention_results,
     budgets,
     codec,
     counts,
@@ -77,6 +78,7 @@ WHOLE: dict[str, Callable[[Results], str]] = {
 }
 """Pages that are generated as a whole."""
 LATER: dict[str, Callable[[dict[str, Any]], str]] = {
+    "attention": attention_results.page,
     QUALITY: quality.page,
     "codec": codec.page,
     "lossless": codec.lossless_page,
