@@ -14,7 +14,10 @@ from reproduction.provenance import code_hash, publish
 from reproduction.runs import Run, run_all, versioned
 from sdlgm import __version__
 
-OWN, REFERENCE = "sdlgm", "softmax"
+OWN = "sdlgm"
+GATED = ("hardkuma", OWN)
+"""Systems whose scores are multiplied by `GATE_SCALES`."""
+GATE_SCALES = {"sst2": 4.0, "movies": 10.0, "digits": 4.0}
 CUT = "_cut"
 """Ends the names of rows whose largest weights alone are kept in evaluation."""
 
@@ -113,11 +116,13 @@ PROTOCOL = {
     )
     + ". Rows that are cut choose by their own validation score",
     "SDLGM": f"`SubsetGate` with `prior_active` {Budgeted.PRIOR:g} of the budget and `set_softmax`, as in "
-    f"`SparseAttention` with one head; scores times {Budgeted.SCALE:g}; ReinMax, one draw a step; the most probable "
+    f"`SparseAttention` with one head; ReinMax, one draw a step; the most probable "
     "set in evaluation",
     "peers": "sparsemax and entmax from the package entmax; top-k, Gumbel top-k and SIMPLE use as many tokens as the "
     "budget has; in evaluation they take the largest scores. HardKuma holds the expected number at its target by a "
-    "multiplier, and takes the most probable kind of value in evaluation",
+    "multiplier, and takes the most probable kind of value in evaluation. Scores of HardKuma and of the SDLGM are "
+    f"multiplied by {GATE_SCALES['sst2']:g}, those of movie reviews by {GATE_SCALES['movies']:g}, chosen on validation "
+    "rows",
     "cut": "of systems without a budget, the largest weights of each row are kept in evaluation, as many as the budget "
     "has, and divided by their sum",
     "words": f"those of the training texts that occur at least {MIN_OCCURRENCES} times; all others are one word",
@@ -173,8 +178,10 @@ def _rows_of(out: Path) -> dict[tuple[str, str], Mapping[str, Any]]:
 def _run(data: str, system: str, strength: float, seed: int) -> Run:
     task = TASKS[data]
     settings = [vars(task), vars(SOURCES[data])]
+    if system in GATED:
+        settings += [GATE_SCALES[data]]
     if system == OWN:
-        settings += [Budgeted.PRIOR, Budgeted.SCALE, code_hash()]
+        settings += [Budgeted.PRIOR, code_hash()]
     version = versioned(settings, __version__)
     return {
         "table": "attention",
@@ -226,7 +233,8 @@ def measure(run: Run, folder: Path) -> dict[str, Any]:
     del folder
     data, task = load_tokens(run["data"]), TASKS[run["data"]]
     start = time.process_time()
-    model = fitted(data, task, run["system"], run["strength"], run["seed"])
+    scale = GATE_SCALES[run["data"]]
+    model = fitted(data, task, run["system"], run["strength"], run["seed"], gate_scale=scale)
     seconds = time.process_time() - start
     of_variants = {
         variant: {

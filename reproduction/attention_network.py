@@ -63,7 +63,7 @@ class Task:
 
 TASKS: Mapping[str, Task] = {
     "sst2": Task(64, 6, 64, 2e-3, 0.5, "accuracy", 5),
-    "movies": Task(32, 5, 16, 2e-3, 0.5, "macro_f1", 0.1),
+    "movies": Task(32, 8, 16, 4e-3, 0.5, "macro_f1", 0.1),
     "digits": Task(32, 8, 64, 2e-3, 0.1, "count_error", 8),
 }
 
@@ -156,13 +156,15 @@ def fitted(
     system: str,
     strength: float,
     seed: int,
+    *,
+    gate_scale: float = 1.0,
     after_epoch: Callable[[int, Measured], object] | None = None,
 ) -> Reader:
     """Train a network, and return it as it was after the epoch with the best validation score."""
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = Reader(data, task, RULES[system](strength, generator))
+        model = Reader(data, task, RULES[system](strength, generator, gate_scale))
         optimiser = torch.optim.Adam(model.parameters(), task.rate)
         best, kept = -float("inf"), copy.deepcopy(model.state_dict())
         for epoch in range(task.epochs):

@@ -27,15 +27,16 @@ class Attended:
 class Rule(nn.Module):
     """From scores (batch, n), the score of the null token, allowed tokens and a budget to weights.
 
-    ``strength`` is the only setting of a rule. ``generator`` makes the draws of training.
+    ``strength`` is the only setting of a rule. ``generator`` makes the draws of training. ``gate_scale`` multiplies the
+    scores of rules that open gates: these have a long way to go from zero, and Adam moves all weights as fast.
     """
 
     n_scores = 1
     """Number of scores of a token that the rule needs."""
 
-    def __init__(self, strength: float, generator: torch.Generator):
+    def __init__(self, strength: float, generator: torch.Generator, gate_scale: float = 1.0):
         super().__init__()
-        self.strength, self.generator = strength, generator
+        self.strength, self.generator, self.gate_scale = strength, generator, gate_scale
 
     def forward(self, scores: Tensor, null: Tensor, allowed: Tensor, budget: int) -> Attended:
         """Return the weights.
@@ -231,12 +232,13 @@ class HardKuma(Rule):
 
     multiplier: Tensor
 
-    def __init__(self, strength: float, generator: torch.Generator):
-        super().__init__(strength, generator)
+    def __init__(self, strength: float, generator: torch.Generator, gate_scale: float = 1.0):
+        super().__init__(strength, generator, gate_scale)
         self.register_buffer("multiplier", torch.tensor(0.0))
 
     def forward(self, scores: Tensor, null: Tensor, allowed: Tensor, budget: int) -> Attended:
         """Return the weights of drawn tokens, and in evaluation of those with the most probable kind of value."""
+        scores, null = self.gate_scale * scores, self.gate_scale * null
         a, b = F.softplus(scores + 0.5).clamp(1e-3, 100.0).unbind(-1)
         absent = kuma_below((0 - self.LOW) / (self.HIGH - self.LOW), a, b)
         if not self.training:
@@ -273,18 +275,16 @@ def kuma_below(value: float, a: Tensor, b: Tensor) -> Tensor:
 class Budgeted(Rule):
     """The SDLGM's: at most the budget, and as few as needed. The strength is the weight of KL / budget."""
 
-    PRIOR = 0.5
+    PRIOR = 0.9
     """Expected number of tokens under the prior, as a share of the budget."""
-    SCALE = 4.0
-    """Of scores. The evidence for a token has to outweigh the log-odds of the prior, which are far below zero."""
 
-    def __init__(self, strength: float, generator: torch.Generator):
-        super().__init__(strength, generator)
+    def __init__(self, strength: float, generator: torch.Generator, gate_scale: float = 1.0):
+        super().__init__(strength, generator, gate_scale)
         self.bias = nn.Parameter(torch.zeros(()))
 
     def forward(self, scores: Tensor, null: Tensor, allowed: Tensor, budget: int) -> Attended:
         """Return the weights of a drawn set, and in evaluation of the most probable one."""
-        scores, null = self.SCALE * scores[..., 0], self.SCALE * null
+        scores, null = self.gate_scale * scores[..., 0], self.gate_scale * null
         gate = SubsetGate(budget, prior_active=self.PRIOR * budget).train(self.training)
         members = gate(scores + self.bias, allowed, generator=self.generator)
         weights = set_softmax(with_null(scores, null), with_null(members, 1.0))

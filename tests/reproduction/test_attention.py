@@ -210,11 +210,11 @@ def test__reader__tokens_left_out__have_no_part_in_the_decision():
 @pytest.mark.parametrize("name", RULES)
 def test__fitted__made_texts__finds_the_word_that_matters(name):
     data = made_tokens()
-    model = fitted(data, TASK, name, attention.SYSTEMS[name].grid[0], seed=0)
+    model = fitted(data, TASK, name, attention.SYSTEMS[name].grid[0], seed=0, gate_scale=4.0)
     found = measured(model, data.test, cut=not attention.SYSTEMS[name].has_budget)
     assert found.score > 0.9
     assert found.max_active <= 2
-    again = fitted(data, TASK, name, attention.SYSTEMS[name].grid[0], seed=0)
+    again = fitted(data, TASK, name, attention.SYSTEMS[name].grid[0], seed=0, gate_scale=4.0)
     assert measured(again, data.test, cut=not attention.SYSTEMS[name].has_budget) == found
 
 
@@ -251,3 +251,47 @@ def test__reproduce_attention__made_texts__chooses_repeats_and_keeps_other_rows(
     assert all(len(row["score"]) == 2 for row in rows.values())
     assert max(rows["softmax_cut"]["max_active"]) <= 2 < max(rows["softmax"]["max_active"])
     assert "SST-2" in page(result)
+
+
+def row(data: str, system: str, score: list[float], token_f1: float | None, active: float, **other) -> dict:
+    return {
+        "data": data,
+        "system": system,
+        "title": system,
+        "within_budget": True,
+        "score": score,
+        "token_f1": [token_f1],
+        "sufficiency": [0.1],
+        "comprehensiveness": [0.2],
+        "mean_active": [active],
+        "mean_share": [0.1],
+        "max_active": [5],
+        "max_share": [0.5],
+        **other,
+    }
+
+
+def test__page__rows_of_json__says_how_far_each_goal_is():
+    rows = [
+        row("sst2", "softmax", [0.8], None, 20.0, within_budget=False),
+        row("sst2", "top_k", [0.75], None, 5.0),
+        row("sst2", "sdlgm", [0.76, 0.80], None, 3.0),
+        row("movies", "simple", [0.85], 0.25, 70.0),
+        row("movies", "sdlgm", [0.82], 0.375, 50.0),
+        row("digits", "top_k", [0.5], None, 8.0),
+        row("digits", "gumbel", [0.75], None, 8.0),
+        row("digits", "sdlgm", [0.5], None, 4.0),
+    ]
+    data = {name: vars(source) for name, source in attention.SOURCES.items()}
+    facts = {"versions": {"numpy": "2"}, "command": "python -m reproduction attention", "cores": 2}
+    text = page({"data": data, "rows": rows, "protocol": {"rows": "all"}, **facts})
+    assert "preliminary: some rows have 1 seed of 5" in text
+    some = page({"data": {"sst2": data["sst2"]}, "rows": rows[:3], "protocol": {}, **facts})
+    assert "- **Movie reviews**: not measured yet." in some
+    assert "of softmax over all words**: missed by 0.5 points: 97.5%, with 3.0 words" in text
+    assert "SST-2, ahead of every peer within the budget by score**: met, +3.0 points to top_k" in text
+    assert "macro F1 of at least 0.90**: missed by 8.0 points: 0.820" in text
+    assert "token F1 of at least 0.33**: met: 0.375" in text
+    assert "Movie reviews, ahead of every peer within the budget by score**: missed, -3.0 points to simple" in text
+    assert "Movie reviews, ahead of every peer within the budget by token F1**: met, +12.5 points to simple" in text
+    assert "met: an error of 0.50 with 4.0 patches; the peers within the budget with no larger error use at" in text
