@@ -7,7 +7,7 @@ PIP_INSTALL := $(BIN)/pip install --quiet -c constraints.txt
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: help demo test test-slow lint format install bench bench-quality docs codes-picture wheel fuzz robustness audit clean
-.PHONY: table1 table2 counts gradients figures budgets priors features imputation long codec lossless
+.PHONY: table1 table2 counts gradients figures budgets priors features imputation long codec lossless attention
 
 help:
 	@echo "make demo       fit, encode, decode, evaluate and report on embedded data"
@@ -76,7 +76,7 @@ bench-quality: .venv/.developer
 	$(BIN)/python -m reproduction pages
 
 # The results of the paper. Each target can be interrupted and resumed; `make docs` builds the pages afterwards.
-table1 table2 counts gradients budgets priors features imputation long codec lossless: .venv/.developer
+table1 table2 counts gradients budgets priors features imputation long codec lossless attention: .venv/.developer
 	$(BIN)/python -m reproduction $@ --out docs/results/$@.json
 
 figures: .venv/.developer

@@ -468,6 +468,36 @@ def telemetry(
         )
 
 
+@app.command()
+@_clear_errors
+def attention(
+    result: ResultOut = Path("attention.json"),
+    data: Annotated[str, typer.Option(help="Data sets, separated by commas. Default: all.")] = "",
+    systems: Systems = "",
+    seeds: Annotated[int, typer.Option(help="Runs of each system with the chosen setting.", min=1)] = 5,
+    jobs: Jobs = 0,
+    work: Work = Path("runs"),
+) -> None:
+    """Compare kinds of attention on texts and pictures: what they score, and how many tokens they use.
+
+    The file is updated after each run, and its rows of other data sets and systems are kept. All of it takes an hour
+    of one core. Needs the package entmax.
+
+    `python -m reproduction attention --out docs/results/attention.json`
+    """
+    from reproduction import attention
+
+    with _results_in(result):
+        attention.reproduce_attention(
+            result,
+            data=_chosen(data, attention.SOURCES, "data set"),
+            systems=_chosen(systems, attention.SYSTEMS, "system"),
+            seeds=seeds,
+            n_jobs=_n_jobs(jobs),
+            work_folder=work,
+        )
+
+
 @app.command("long")
 @_clear_errors
 def long_(

@@ -32,7 +32,7 @@ from sdlgm.data import (
     read_labelled,
     read_origins,
 )
-from sdlgm.data.code_folder import MANIFEST
+from sdlgm.data.code_folder import CODES
 from sdlgm.errors import SDLGMError
 
 PIECE = 1 << 20
@@ -272,7 +272,7 @@ def _coded_folder(path: Path, n_groups: int = 60) -> None:
     empty = pa.ListArray.from_arrays(pa.array(np.zeros(n_rows + 1, np.int32)), pa.array([], pa.int32()))
     _write_columns(path / "part-000000.parquet", {"features": empty, "counts": empty}, n_groups)
     manifest = {"format": "sdlgm-codes", "version": 1, "n_components": 4, "n_rows": n_rows * n_groups, "n_parts": 1}
-    (path / MANIFEST).write_text(json.dumps(manifest))
+    (path / CODES.manifest).write_text(json.dumps(manifest))
 
 
 # Parquet files that pyarrow does not write: pages and footers in Thrift's compact protocol.

@@ -21,7 +21,8 @@ from sklearn.datasets import load_digits
 
 from sdlgm import SDLGM, SDLGMError, _tensorfile, load
 from sdlgm.data import CodedParts, open_rows, read_codes, write_codes
-from sdlgm.data.code_folder import MANIFEST, _part_path, _read_part, read_manifest
+from sdlgm.data.code_folder import CODES, _read_part
+from sdlgm.data.part_folder import read_manifest
 from sdlgm.train.checkpoint import KIND
 
 SETTINGS: dict[str, Any] = {
@@ -30,6 +31,7 @@ SETTINGS: dict[str, Any] = {
     "hidden": (32,),
     "max_iter": 300,
     "batch_size": 50,
+    "refine": 0,
     "random_state": 0,
 }
 """Settings of the runs that are killed."""
@@ -178,14 +180,14 @@ class Encoding(Work):
     def count_lost(self) -> int:
         rows = open_rows(self.rows)
         assert rows is not None
-        manifest, first = self.codes / MANIFEST, 0
+        manifest, first = self.codes / CODES.manifest, 0
         there = {path for path in (manifest, *self.codes.glob("part-*")) if path.exists()}
         lost = len(self.seen - there) + int(bool(there) and manifest not in there)
         self.seen |= there
         if manifest in there:
-            lost += _is_lost(lambda: read_manifest(self.codes).n_rows == len(rows))
+            lost += _is_lost(lambda: read_manifest(self.codes, CODES).n_rows == len(rows))
         for number, part in enumerate(rows.parts):
-            path, expected = _part_path(self.codes, number), self.whole[first : first + part.n_rows]
+            path, expected = CODES.path(self.codes, number), self.whole[first : first + part.n_rows]
             first += part.n_rows
             if path in there:
                 lost += _is_lost(lambda: same_codes(_read_part(path, expected.shape[1]), expected))  # noqa: B023

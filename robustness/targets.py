@@ -36,7 +36,7 @@ from sdlgm.data import (
     read_origins,
     windows,
 )
-from sdlgm.data.code_folder import MANIFEST
+from sdlgm.data.code_folder import CODES
 from sdlgm.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -129,13 +129,13 @@ def _manifest(path: Path) -> None:
     assert rows is not None
     coded = CodedParts(path.parent / "codes", rows, 3, {})
     coded.encode(lambda part: sp.csr_matrix(np.eye(3, dtype=int)[np.arange(len(part)) % 3]))
-    path.write_bytes((path.parent / "codes" / MANIFEST).read_bytes())
+    path.write_bytes((path.parent / "codes" / CODES.manifest).read_bytes())
 
 
 def _read_manifest(path: Path) -> None:
     folder = path.parent / "codes"
     folder.mkdir()
-    path.rename(folder / MANIFEST)
+    path.rename(folder / CODES.manifest)
     _write_part(folder / "part-000000.parquet", [[0], [1], [2]] * 4, [[1]] * 12)
     read_codes(folder)
 
@@ -150,7 +150,7 @@ def _read_coded_part(path: Path) -> None:
     folder.mkdir()
     path.rename(folder / "part-000000.parquet")
     manifest = {"format": "sdlgm-codes", "version": 1, "n_components": 4, "n_rows": 3, "n_parts": 1}
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+    (folder / CODES.manifest).write_text(json.dumps(manifest))
     read_codes(folder)
 
 

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from reproduction.pages import (
     attention,
+    attention_results,
     attention_speed,
     budgets,
     codec,
@@ -78,6 +79,7 @@ WHOLE: dict[str, Callable[[Results], str]] = {
 }
 """Pages that are generated as a whole."""
 LATER: dict[str, Callable[[dict[str, Any]], str]] = {
+    "attention": attention_results.page,
     QUALITY: quality.page,
     "attention_speed": attention_speed.page,
     "codec": codec.page,
