@@ -146,7 +146,7 @@ def encoding(kinds: dict[str, Path], folder: Path, rounds: int) -> dict[str, flo
                 if name == "local":
                     coded.encode(estimator.transform)
                 else:
-                    encode_with_ray(model_path, coded, {}, n_workers=2)
+                    encode_with_ray(model_path, coded, SDLGM.transform, n_workers=2)
                 times.setdefault((name, len(rows)), []).append(time.perf_counter() - start)
     ray.shutdown()
     few, all_rows = N_ROWS, N_COPIES * N_ROWS
