@@ -44,13 +44,13 @@ class Setting:
 DEVIATION = 0.25
 """Of all columns given the code, in the units of the prepared data."""
 OWN: Mapping[str, tuple[Setting, ...]] = {
-    "sdlgm": (Setting(8),),
-    "sdlgm-levels": (Setting(2, 2.0), Setting(8, 1.0), Setting(24, 0.5)),
+    "sdlgm": (Setting(16),),
+    "sdlgm-levels": (Setting(2, 2.0), Setting(8, 1.0), Setting(32, 0.5)),
 }
 """The systems that are SDLGM, and what each of them is trained with."""
 OWN_TITLES = {"sdlgm": "SDLGM", "sdlgm-levels": "SDLGM, levels apart"}
-CANDIDATES = (0, 16)
-"""Draws of the posterior beside its mode, of which the best code is taken."""
+CODE_RATES = (0.5, 1.0, 2.0)
+"""Weights of the length of a code in the search for it."""
 ITERATIONS = 1_500
 PREDICTION_ROWS = 5_000
 """The prediction is learned from at most about so many windows for training."""
@@ -87,7 +87,7 @@ PROTOCOL = {
     + " or ".join(str(setting.max_active) for setting in OWN["sdlgm"])
     + ", and with levels apart "
     + ", ".join(f"{setting.max_active} with steps of {setting.level_step:g}" for setting in OWN["sdlgm-levels"])
-    + f"; codes are those of `transform`, with `n_candidates` {' or '.join(map(str, CANDIDATES))}",
+    + f"; codes are those of `transform`, with `rate` {' or '.join(f'{rate:g}' for rate in CODE_RATES)}",
     "rounded transforms": f"steps {telemetry_peers.STEPS[0]:g} to {telemetry_peers.STEPS[-1]:g} deviations, the same "
     "for all coefficients; numbers are rounded away from zero from "
     f"{' or '.join(map(str, telemetry_peers.DEAD_ZONES))} steps on; wavelets "
@@ -107,8 +107,8 @@ PROTOCOL = {
 
 LIMITS = (
     f"These are short fits of the SDLGM, {ITERATIONS:,} iterations where its default is 10,000, and with few settings; "
-    "longer training was not measured here. A budget of 24 of 256 features is at most 112 bits a window, which is less "
-    "than 0.25 bits a sample of all data but 5G and ASD: higher rates need larger budgets, or shorter windows."
+    "longer training was not measured here. A budget of 32 of 256 features is at most 137 bits a window, which is less "
+    "than 0.3 bits a sample of all data but 5G and ASD: higher rates need larger budgets, or shorter windows."
 )
 
 
@@ -148,11 +148,22 @@ def reproduce_telemetry(
 
 
 def _kept(out: Path, data: Sequence[str], systems: Sequence[str]) -> dict[str, Any]:
-    """Return what an earlier file says of other data and systems, if it has the same protocol."""
+    """Return what an earlier file says of other data and systems, if it has the same protocol.
+
+    Where only the settings of the SDLGM are others, what it says of peers stays.
+    """
     found = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
-    if not all(found.get("protocol", {}).get(name) == text for name, text in PROTOCOL.items()):
+    other = {name for name, text in PROTOCOL.items() if found.get("protocol", {}).get(name) != text}
+    if other - {"SDLGM"}:
         return {"data": {}, "points": []}
-    points = [point for point in found["points"] if point["data"] not in data or point["system"] not in systems]
+    gone = OWN if other else ()
+    for source in found["data"].values():
+        source["systems"] = [system for system in source["systems"] if system not in gone]
+    points = [
+        point
+        for point in found["points"]
+        if point["system"] not in gone and (point["data"] not in data or point["system"] not in systems)
+    ]
     return {"data": found["data"], "points": points}
 
 
@@ -258,17 +269,17 @@ class Own:
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield the ways to choose codes."""
-        for n_candidates in CANDIDATES:
+        for rate in CODE_RATES:
 
-            def code(rows: np.ndarray, n_candidates: int = n_candidates) -> Coded:
+            def code(rows: np.ndarray, rate: float = rate) -> Coded:
                 shapes, level = self.shapes(rows)
-                codes = self.model.transform(shapes, n_candidates=n_candidates)
+                codes = self.model.transform(shapes, rate=rate)
                 n_bytes = len(self.model.codec_.to_bytes(codes))
                 if self.levels is not None:
                     n_bytes += len(self.levels.to_bytes(self.levels.numbers(rows)))
                 return Coded(level + self.model.inverse_transform(codes), 8.0 * n_bytes, codes)
 
-            setting: dict[str, Any] = {"max_active": self.setting.max_active, "n_candidates": n_candidates}
+            setting: dict[str, Any] = {"max_active": self.setting.max_active, "rate": rate}
             if self.levels is not None:
                 setting["level_step"] = self.levels.step
             yield Candidate(setting, code)
