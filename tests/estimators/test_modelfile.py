@@ -50,7 +50,8 @@ def replace_tensors(path, tensors) -> None:
 
 def test__save_and_load__fitted_model__is_bit_exact(fitted, digits, path):
     loaded = sdlgm.load(path)
-    chosen = {"prior": "chain", "prior_hidden": 256, "posterior_rank": None}  # by "auto"; a file keeps what was chosen
+    # By "auto"; a file keeps what was chosen.
+    chosen = {"prior": "chain", "prior_hidden": 256, "posterior_rank": None, "refine": 0.0}
     assert loaded.get_params() == fitted.get_params() | chosen
     assert (loaded.transform(digits) != fitted.transform(digits)).nnz == 0
     np.testing.assert_array_equal(loaded.elbo(digits, random_state=0), fitted.elbo(digits, random_state=0))

@@ -31,7 +31,7 @@ def test__fit__two_threads_with_one_folder__the_second_is_refused(digits, small,
         inside.set()
         done.wait()
 
-    first = SDLGM(**small, checkpoint_dir=tmp_path, random_state=0)
+    first = SDLGM(**small, refine=0, checkpoint_dir=tmp_path, random_state=0)
     thread = threading.Thread(target=first.fit, args=(digits,), kwargs={"callback": wait})
     thread.start()
     inside.wait()

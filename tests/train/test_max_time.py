@@ -32,6 +32,7 @@ def slow_steps(monkeypatch):
 def untimed(small):
     return {name: value for name, value in small.items() if name != "max_iter"} | {
         "early_stopping": False,
+        "refine": 0,
         "random_state": 0,
     }
 

@@ -31,6 +31,7 @@ SETTINGS = {
     "hidden": (32,),
     "max_iter": 6,
     "batch_size": 100,  # two blocks of noise for each of two processes
+    "refine": 0,
     "random_state": 0,
 }
 
