@@ -31,7 +31,7 @@ def test__encode_and_decode__round_trip__keeps_the_budget(model, tmp_path):
     assert np.load(tmp_path / "decoded.npy").shape == (297, 64)
     run("encode", model, "digits:test", "--out", tmp_path / "best.npz", "--n-candidates", 3)
     run("encode", model, "digits:test", "--out", tmp_path / "short.npz", "--n-candidates", 3, "--rate", 2)
-    result = run("encode", model, "digits:test", "--out", tmp_path / "no.npz", "--rate", 2, code=2)
+    result = run("encode", model, "digits:test", "--out", tmp_path / "no.npz", "--rate", 2, "--n-changes", 0, code=2)
     assert "n_candidates" in result.stderr
 
 
