@@ -99,9 +99,13 @@ def encode(
     n_candidates: Annotated[
         int, typer.Option(help="Draw this many more codes for each row and keep the best.", min=0)
     ] = 0,
+    n_changes: Annotated[
+        int | None,
+        typer.Option(help="Most changes of a code by a model that searches; 0 for none, which is faster.", min=0),
+    ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(help="With --n-candidates, the weight of a code's length; none for that of the model."),
+        typer.Option(help="Weight of a code's length in a search or with --n-candidates; none for that of the model."),
     ] = None,
     budget: Annotated[
         int | None, typer.Option(help="Keep only the first features of each code (ordered posterior).", min=0)
@@ -132,6 +136,7 @@ def encode(
     check_source(data)
     if codes.suffix not in CODES:
         options = {"n_candidates": n_candidates, "rate": rate, "budget": budget}
+        options |= {} if n_changes is None else {"n_changes": n_changes}  # which earlier folders do not name
         _encode_parts(model, data, codes, options, label_column, n_workers(engine, workers))
         return
     if engine is Engine.RAY:
@@ -143,7 +148,9 @@ def encode(
     rows = open_for_model(data, estimator, label_column, stride)
     writer = CodesWriter(codes, None if rows.windows is None else origin_arrays(rows.windows.origins))
     with writer, Progress("encode", rows.n_rows, unit="rows") as progress:
-        for matrix in estimator.transform_batches(rows.batches, n_candidates=n_candidates, rate=rate, budget=budget):
+        for matrix in estimator.transform_batches(
+            rows.batches, n_candidates=n_candidates, n_changes=n_changes, rate=rate, budget=budget
+        ):
             writer.append(matrix)
             progress.advance(matrix.shape[0])
     n_active = f"{writer.n_active_total / writer.n_rows:.2f} active slots on average, {writer.n_active_max} at most"
