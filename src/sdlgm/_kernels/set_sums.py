@@ -146,15 +146,21 @@ def power_sums(weights, values, eps, powers, sums, weighted):
 
 
 @compiled
+def _newton(sums, light, m):
+    """Return sum_j (-1)^j sums_j e_{m-1-j}, the right-hand side of Newton's identity for m."""
+    total, sign = 0.0, 1.0
+    for j in range(m):
+        total += sign * sums[j] * light[m - 1 - j]
+        sign = -sign
+    return total
+
+
+@compiled
 def symmetric_polynomials(sums, light):
     """Fill ``light`` with e_0 .. e_L0 of the light elements, by Newton's identities."""
     light[0] = 1.0
     for m in range(1, len(light)):
-        total, sign = 0.0, 1.0
-        for j in range(m):
-            total += sign * sums[j] * light[m - 1 - j]
-            sign = -sign
-        light[m] = max(total / m, 0.0)
+        light[m] = max(_newton(sums, light, m) / m, 0.0)
 
 
 @compiled
@@ -162,11 +168,7 @@ def symmetric_slopes(weighted, light, slopes):
     """Fill ``slopes`` with the derivative of the polynomials, from sums with slopes of the logits as values."""
     slopes[0] = 0.0
     for m in range(1, len(light)):
-        total, sign = 0.0, 1.0
-        for j in range(m):
-            total += sign * weighted[j] * light[m - 1 - j]
-            sign = -sign
-        slopes[m] = total
+        slopes[m] = _newton(weighted, light, m)
 
 
 @compiled

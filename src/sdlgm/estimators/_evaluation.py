@@ -86,22 +86,18 @@ def best_codes(
 
     The best code has the largest log p(x given z) + rate * log p(z).
     """
-
-    def score_of(counts: Tensor) -> Tensor:
-        return rate * module.log_prior(counts) + module.log_likelihood(x, counts[None])[0]
-
-    posterior = proposal_of(module, x)
+    score, posterior = module.score_with(rate), proposal_of(module, x)
     mode = posterior.mode()
     if n_candidates == 0:
         return module.improved(x, mode.to(x), rate, n_steps) if n_steps else mode
     best = mode = mode.to(x)
-    best_score = score_of(mode)
+    best_score = score(x, mode[None])[0]
     check_finite("p(x, z)", best_score)
     for _ in range(n_candidates):
         counts = posterior.sample(1, noise)[0]
-        score = score_of(counts)
-        best = torch.where((score > best_score)[:, None], counts, best)
-        best_score = torch.maximum(score, best_score)
+        reached = score(x, counts[None])[0]
+        best = torch.where((reached > best_score)[:, None], counts, best)
+        best_score = torch.maximum(reached, best_score)
     check_finite("p(x, z)", best_score)  # NaN if that of any candidate is
     return module.improved(x, best, rate, n_steps) if n_steps else best
 

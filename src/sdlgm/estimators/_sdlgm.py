@@ -1340,7 +1340,7 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
 
         It is that of `elbo`, averaged over several draws whose noise is the same for all rows. The score of a row
         therefore depends on the model and the row alone: not on a seed, and not on the rows beside it. Its mean differs
-        from `score` by the error of the draws.
+        from `score` by the error of the draws. A model that searches for codes (``refine``) has no draws.
 
         Parameters
         ----------
@@ -1391,12 +1391,15 @@ class SDLGM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompressionMixin,
         """
         rows = self._fitted_rows(X)
         with without_names_warning():  # this was the first time
+            discrete = relaxed = float(self.elbo(rows, random_state=random_state).mean())
+            if not self._fitted.module.is_searching:  # codes that are found are their own relaxation
+                relaxed = float(self.elbo(rows, bound="relaxed", random_state=random_state).mean())
             return _evaluation.evaluate(
                 self._fitted,
                 rows,
                 self._codes_of(rows),
-                discrete=float(self.elbo(rows, random_state=random_state).mean()),
-                relaxed=float(self.elbo(rows, bound="relaxed", random_state=random_state).mean()),
+                discrete=discrete,
+                relaxed=relaxed,
                 noise=self._noise(random_state),
             )
 

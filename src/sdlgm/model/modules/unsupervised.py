@@ -309,7 +309,7 @@ class SDLGMModule(TemperedModule):
     ) -> Float[Tensor, "batch K"]:
         """Return codes after at most ``n_steps`` changes, each of which improves log p(x given z) + rate log p(z)."""
         return search.improved(
-            self._score(rate),
+            self.score_with(rate),
             x,
             codes,
             self.overstated,
@@ -330,12 +330,13 @@ class SDLGMModule(TemperedModule):
     def _update_overstated(
         self, x: Tensor, codes: Tensor, rate: float, share: float, shard: Shard = WHOLE_BATCH
     ) -> None:
-        found = search.overstatements(self._score(rate), x, codes, width=self._search_width)
+        found = search.overstatements(self.score_with(rate), x, codes, width=self._search_width)
         if shard.size > 1:
             found = sum_over_processes(found) / shard.size
         self.overstated.lerp_(found, share)
 
-    def _score(self, rate: float) -> search.Score:
+    def score_with(self, rate: float) -> search.Score:
+        """Return the function from rows and codes to log p(x given z) + rate log p(z)."""
         return lambda x, codes: self.log_likelihood(x, codes) + rate * self.log_prior(codes)
 
     def _rarity_penalty(
@@ -362,7 +363,10 @@ class SDLGMModule(TemperedModule):
         prior = self.prior()
         divergence = posterior.log_ratio(symbols.roll(1, dims=1), prior) - posterior.log_ratio(symbols, prior)
         few = x[:n_relaxed]
-        relaxed = float(self.elbo(few, bound="relaxed", noise=noise, kl=kl).value.sum()) if len(few) else 0.0
+        if self.is_searching:  # codes that are found are their own relaxation
+            relaxed = float(elbo.value[: len(few)].sum())
+        else:
+            relaxed = float(self.elbo(few, bound="relaxed", noise=noise, kl=kl).value.sum()) if len(few) else 0.0
         return Watched(
             n_rows=len(x),
             discrete=float(elbo.value.sum()),
